@@ -1,4 +1,5 @@
-//! What a walk gets ahead of it, after its fault is served or before the end of its block, as long as nobody else waits: the blocks that come as a whole.
+//! The blocks that a walk gets ahead of it, each as a huge page: after its fault is served or
+//! before the end of its block, as long as nobody else waits.
 
 use crate::engine::Engine;
 use crate::fault::handler::{Handler, Interruptions};
@@ -12,17 +13,20 @@ use folioswap_policy::history::{Direction, Window};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 
-/// Most blocks that a walk gets ahead of it.
+/// The most blocks that a walk gets ahead of it.
 const BLOCKS_AHEAD: usize = 3;
 
-/// Which of the blocks that come at a time is marked, if there are so many: the others are left while the next ones are asked for.
+/// The number, among the blocks that come at a time, of the one that becomes the trigger, if so
+/// many come: the blocks behind it are left to the walk while the next ones are asked for.
 const MARKED: usize = 2;
 
 /// Attempts to lift a trigger while events come; after these it is lifted piece by piece.
 const LIFT_ATTEMPTS: u32 = 16;
 
-/// A block that came ahead of a walk of writes and is write-protected, so that the write that enters it asks for those that come after it.
-/// Without that nothing would be known of a walk through what is there, until its next fault, in a block that it then gets piece by piece.
+/// A block that came ahead of a walk of writes and is write-protected, so that the write that
+/// enters it asks for the blocks that come after it. Without a trigger nothing would be known of a
+/// walk through present memory until its next fault, in a block that it would then get piece by
+/// piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger {
     start: usize,
@@ -30,8 +34,9 @@ pub(crate) struct Trigger {
 }
 
 impl Handler {
-    /// In the middle of a walk: brings the blocks ahead of it that come as a whole, be it from a device or for the first time, as long as
-    /// there are huge pages for them, nobody else waits, and the group is below its limit. Asked four times in each block.
+    /// In the middle of a walk: brings the blocks ahead of it that can come as huge pages, from a
+    /// device or for the first time, as long as there are huge pages for them, nobody else waits,
+    /// and the group is below its limit. Called with effect four times in each block.
     pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
         let index = page_index(address);
         let is_due = match window.direction {
@@ -43,14 +48,15 @@ impl Handler {
         }
     }
 
-    /// The same while the last piece of the block that the walk is in is away still: who goes through it waits there, and does not get meanwhile to
-    /// the next block, where its fault would leave a page table.
+    /// The same while the last piece of the walk's block is still away: the thread that goes
+    /// through the block waits there, and cannot meanwhile reach the next block, where its fault
+    /// would leave a page table.
     pub(crate) fn bring_blocks_before_end(&mut self, address: usize, access: Access, direction: Direction) {
         let block = address & !(BLOCK - 1);
         self.bring_blocks(address, access, direction, Walker::Waits { block });
     }
 
-    /// The blocks ahead of a walk that is at `address`.
+    /// Brings the blocks ahead of a walk that is at `address`.
     fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, walker: Walker) {
         let (mut came, mut marked) = (0, None);
         for further in 1..=self.engine.blocks_ahead() {
@@ -71,7 +77,7 @@ impl Handler {
         }
     }
 
-    /// Is the block that is marked ahead of a walk that is at `address`?
+    /// Whether the trigger lies ahead of a walk that is at `address`.
     fn comes_to_trigger(&self, address: usize, direction: Direction) -> bool {
         let Some(trigger) = self.walk.trigger else { return false };
         let is_triggered =
@@ -79,8 +85,9 @@ impl Handler {
         (1..=self.engine.blocks_ahead()).any(is_triggered)
     }
 
-    /// One of them. For a read what is stored does not come so where relatives share it: giving up the copies would free nothing, and each would store all
-    /// that it reads once more.
+    /// Brings one of the blocks. For a read, a stored block does not come so where relatives share
+    /// it: giving up the copies would free nothing, and each relative would store all that it reads
+    /// once more.
     fn bring_block_ahead(&mut self, start: usize, access: Access, walker: Walker) -> Ahead {
         let engine = self.engine;
         self.read_messages();
@@ -108,7 +115,7 @@ impl Handler {
                 HugeSwapIn::Refused
             }
             PageState::Stored(_) => self.swap_in_huge_page(block, start, Purpose::Ahead),
-            // It came with an earlier look.
+            // The block came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
             PageState::Present(_) | PageState::Removed { .. } if walker == Walker::GoesOn => {
                 self.first_touch_huge_page(block, start, Purpose::Ahead)
@@ -118,12 +125,15 @@ impl Handler {
         if came == HugeSwapIn::Done { Ahead::Came } else { Ahead::Refused }
     }
 
-    /// Marks a block that has just come, and nothing of which is used yet. Not where a system call cannot wait for us, as may be for a library; not
-    /// beside relatives, since what they share is protected for other reasons; and not what must stay resident, where the kernel writes without a fault.
+    /// Makes a block the trigger that has just come, and nothing of which is used yet. A block does
+    /// not become one where a system call cannot wait for us, as may be for a library; nor beside
+    /// relatives, since their shared pages are protected for other reasons; nor where pages must
+    /// stay resident, since the kernel writes there without a fault.
     fn set_trigger(&mut self, trigger: Trigger) {
         let engine = self.engine;
         if let Some(before) = self.walk.trigger.take() {
-            // Another walk's, or one's that went elsewhere. What still is protected costs it a fault for each 64 KiB.
+            // The trigger is of another walk, or of one that went elsewhere. The part that is still
+            // protected costs that walk a fault for each 64 KiB.
             let _ = self.lift(before.start);
         }
         engine.apply_requests();
@@ -140,20 +150,22 @@ impl Handler {
         }
     }
 
-    /// Is this a write to the marked block?
+    /// Whether this fault is a write to the trigger.
     pub(crate) fn is_triggered(&self, fault: &Fault) -> bool {
         fault.access == Access::WriteProtected
             && self.walk.trigger.is_some_and(|trigger| trigger.start == fault.address & !(BLOCK - 1))
     }
 
-    /// If this is a write to the marked block: what comes after it is brought, and it goes on. True: resolved. False: a fault like any other, whose word
-    /// is to be looked at only now.
+    /// If this fault is a write to the trigger: brings the blocks after it, and the walk goes on.
+    /// Returns true if the fault is resolved; if false, it is a fault like any other, whose word is
+    /// to be looked at only now.
     pub(crate) fn pass_trigger(&mut self, fault: &Fault) -> bool {
         if !self.is_triggered(fault) {
             return false;
         }
         let Some(trigger) = self.walk.trigger.take() else { return false };
-        // First, so that the walk does not come there meanwhile: a block in which a fault waits does not come as a whole.
+        // The blocks are brought first, so that the walk does not reach them meanwhile: a block in
+        // which a fault waits does not come as a whole.
         if self.swapin.interruptions != Interruptions::None {
             self.bring_blocks(fault.address, Access::Write, trigger.direction, Walker::GoesOn);
         }
@@ -170,13 +182,14 @@ impl Handler {
         false
     }
 
-    /// Lifts the protection of a block that was marked, and wakes who waits there.
+    /// Lifts the protection of a block that was the trigger, and wakes the threads that wait there.
     ///
     /// # Errors
     /// [`NotLifted`]
     fn lift(&mut self, start: usize) -> Result<(), NotLifted> {
         let engine = self.engine;
-        // What the evictor has claimed may be clean, and leave as such because it is protected: its claims end within this lock.
+        // A page that the evictor has claimed may be clean, and leave as such because it is
+        // protected: the evictor's claims end within this lock.
         let _nobody_claims = engine.locks.moves.lock();
         // A fork may have come with the messages that were read.
         if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
@@ -185,7 +198,7 @@ impl Handler {
         engine.unprotect_and_wake(start, BLOCK).map_err(|EventWaits| NotLifted::EventWaits)
     }
 
-    /// What the range was is not there any more: if it was marked, it is not now.
+    /// Forgets the trigger if it lies in this range, whose content is not there any more.
     pub(crate) fn forget_trigger(&mut self, start: usize, end: usize) {
         self.walk.trigger =
             self.walk.trigger.filter(|trigger| trigger.start >= end || start >= trigger.start + BLOCK);
@@ -197,17 +210,18 @@ impl Handler {
 enum NotLifted {
     /// Pages of it are protected for another reason.
     NotOurs,
-    /// It has to be read first.
+    /// An event waits, which has to be read first.
     EventWaits,
 }
 
 impl Engine {
-    /// Most blocks that a walk gets ahead.
+    /// The most blocks that a walk gets ahead.
     fn blocks_ahead(&self) -> usize {
         if self.affords_huge_pages() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
     }
 
-    /// Does nothing rest on the protection of this block? Clean pages do; only the handler makes them. Under the move lock, so that none is claimed.
+    /// Whether nothing rests on the protection of this block. Clean pages rest on it, and only the
+    /// handler makes them. Called under the move lock, so that no page is claimed.
     fn may_be_lifted(&self, start: usize) -> bool {
         let is_clean = |block: &Block| {
             (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
@@ -216,26 +230,27 @@ impl Engine {
     }
 }
 
-/// What the thread does whose walk it is, as far as it is known.
+/// The known activity of the thread whose walk it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walker {
-    /// Its fault is served.
+    /// The fault of the thread is served.
     GoesOn,
-    /// It goes through this block, the last piece of which is away still: who waits there goes on waiting, and finds room for that.
+    /// The thread goes through this block, whose last piece is still away: it goes on waiting
+    /// there, and finds headroom for that piece.
     Waits { block: usize },
 }
 
-/// What became of a block ahead.
+/// The result for a block ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ahead {
     Came,
-    /// With an earlier look.
+    /// The block came with an earlier look.
     WasThere,
-    /// There, in part, or not to be had now.
+    /// The block is present in part, or not to be had now.
     Refused,
 }
 
-/// The block so many further on.
+/// The block that lies this many blocks further on.
 fn beyond(block: usize, further: usize, direction: Direction) -> Option<usize> {
     match direction {
         Direction::Forwards => block.checked_add(further * BLOCK),

@@ -1,4 +1,5 @@
-//! Bringing back a piece: its pages are claimed, read from where they are, copied into the program, and accounted for.
+//! Bringing back a piece: its pages are claimed, read from where they are, copied into the program,
+//! and accounted for.
 
 use crate::fault::claim::ClaimedPiece;
 use crate::fault::handler::Handler;
@@ -16,29 +17,30 @@ use folioswap_policy::reclaim::store_share::Source;
 use folioswap_slots::SwapEntry;
 use folioswap_space::space::{Movers, ReadError};
 
-/// What a fault takes until the handler has it, and until its thread runs again.
+/// The time from the fault until the handler has it, and from its end until the thread runs again.
 const ROUND_TRIP_NS: u64 = 10_000;
 
-/// What is to be done after pages of a piece came back, or did not.
+/// The next step after pages of a piece came back, or did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The fault is resolved.
     Done,
-    /// Look at the page's word again: somebody was faster, or an event waited, which is read now.
+    /// The page's word is to be looked at again: another thread changed it first, or an event
+    /// waited, which is read now.
     LookAgain,
-    /// The kernel had no memory for so many pages at once: fewer, then.
+    /// The kernel had no memory for so many pages at once: fewer are tried next.
     Fewer,
 }
 
-/// What came back of a piece.
+/// The pages of a piece that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Brought {
     pub(crate) next: Next,
-    /// Pages that were away, of those that should come.
+    /// The number of pages that were away, of those that should come.
     pub(crate) away: usize,
-    /// Those that came.
+    /// The number of pages that came.
     pub(crate) copied: usize,
-    /// Some were read from a device, now or ahead.
+    /// Whether some were read from a device, now or ahead.
     pub(crate) is_read: bool,
 }
 
@@ -57,7 +59,7 @@ struct Sources {
     cache: u64,
     /// Pages that had been read ahead.
     read_ahead: Pages,
-    /// Why each page that could not be read could not.
+    /// For each page that could not be read, the reason.
     failed: [Option<ReadError>; PIECE_PAGES],
 }
 
@@ -67,22 +69,23 @@ impl Sources {
     }
 }
 
-/// What a swap-in is for, and when it began.
+/// The purpose of a swap-in, and when it began.
 #[derive(Clone, Copy)]
 struct Occasion {
     address: usize,
     purpose: Purpose,
-    /// Order of what is read from a device.
+    /// Order of the folio that is read from a device.
     order: u8,
-    /// `None` where the store's share is not judged by what swap-ins cost.
+    /// When the swap-in began; `None` where the store's share is not judged by the costs of
+    /// swap-ins.
     began_ns: Option<u64>,
-    /// Where the touched page lies on a file device, if it does.
+    /// The slot of the touched page, if it lies on a file device.
     slot: Option<FileSlot>,
 }
 
 impl Handler {
-    /// Brings back what `readahead` says of the 64 KiB piece of `address`, of which that page must be one. The pages
-    /// that came are counted as pages and faults, not as folios.
+    /// Brings back the pages that `readahead` names of the piece of `address`, among them the page
+    /// of `address` itself. The pages that came are counted as pages and faults, not as folios.
     pub(crate) fn bring(
         &mut self,
         block: &Block,
@@ -96,7 +99,7 @@ impl Handler {
         self.swapin.waited_ns = 0;
         let mut claimed = ClaimedPiece::claim(block, address, readahead.pages);
         if claimed.from[claimed.touched].is_none() {
-            // The evictor was faster with this word: look at it again.
+            // The evictor changed this word first: look at it again.
             claimed.release(block);
             return Brought::AGAIN;
         }
@@ -129,7 +132,8 @@ impl Handler {
                 continue;
             };
             let mut run = 1;
-            // Looked up once: the write-back may end at any moment, but the berth is not given back before this is done.
+            // The berth is looked up once: the write-back may end at any moment, but the berth is
+            // not given back before this is done.
             if let PageState::Leaving(entry) | PageState::Stored(entry) = from {
                 match engine.staging_berth(entry).filter(|_| matches!(from, PageState::Leaving(_))) {
                     Some(place) => {
@@ -155,8 +159,8 @@ impl Handler {
         sources
     }
 
-    /// Ends the claims on pages that could not be read. Where the touched page is one of them it is poisoned: returns
-    /// what is to be done next, and no claim is left.
+    /// Ends the claims on pages that could not be read. If the touched page is one of them it is
+    /// poisoned: then the next step is returned, and no claim is left.
     fn give_up_unreadable(
         &mut self,
         block: &Block,
@@ -177,7 +181,8 @@ impl Handler {
         None
     }
 
-    /// Counts `copied` pages that came back, and what their swap-in tells of neighbours and of costs.
+    /// Counts `copied` pages that came back, and records the lesson of their swap-in about
+    /// neighbours and costs.
     fn account_for_brought(
         &mut self,
         block: &Block,
@@ -191,12 +196,14 @@ impl Handler {
         let Occasion { address, purpose, order, began_ns, slot } = occasion;
         let figures = engine.figures();
         self.note_came(copied);
-        // Pages that had been read ahead are counted as read already, and nothing was read for them now.
+        // Pages that had been read ahead are counted as read already, and nothing was read for them
+        // now.
         let faults = if sources.store > 0 { Counter::MajorFaults } else { Counter::MinorFaults };
         figures.add(faults, u64::from(purpose == Purpose::Fault));
         if sources.any_was_read() {
             if purpose == Purpose::Fault || order > 0 {
-                // A page that a stride gets ahead was not touched: it says nothing about its neighbours.
+                // A page that a stride gets ahead was not touched: it says nothing about its
+                // neighbours.
                 engine.around.came_back(address / PIECE, touched, wanted);
             }
             figures.add(Counter::PagesIn, sources.store);
@@ -223,8 +230,9 @@ impl Handler {
         }
     }
 
-    /// Reads the stored page `page` of the window into its buffer, and with it those that follow it on the file device.
-    /// Returns how many were read, and whether ahead of this fault or for it; calls `bad` for those that could not be, with the reason.
+    /// Reads the stored page `page` of the piece into its buffer, and with it the pages that follow
+    /// it on the file device. Returns how many were read, and whether ahead of this fault or for
+    /// it; calls `bad` for each page that could not be read, with the reason.
     fn read_stored(
         &mut self,
         entry: SwapEntry,
@@ -251,14 +259,14 @@ impl Handler {
             run += 1;
         }
         if run == 0 {
-            // It was written back while it was claimed out of staging.
+            // The page was written back while it was claimed out of staging.
             let (decoder, buffer) = self.buffers.page_to_read(page);
             if let Err(why) = space.read(entry, decoder, buffer, Movers::Running) {
                 bad(page, why);
             }
             return (1, Purpose::Fault);
         }
-        // As far as it was read ahead; what follows is asked for next.
+        // The run ends where the read ahead ends; the pages that follow are asked for next.
         let ahead = self.reads.read_ahead(slot, run);
         run = if ahead > 0 { ahead } else { run };
         let pages = self.buffers.pages(page, run);
@@ -266,7 +274,8 @@ impl Handler {
             let mut is_whole = true;
             space.check_run(&entries[..run], pages, |_| is_whole = false);
             if is_whole {
-                // What was waited for in earlier rounds; this one is counted as a whole.
+                // Only the wait in earlier rounds is added; the present round is counted as a
+                // whole.
                 let waited_ns =
                     taken.waited_since_ns.map_or(0, |since| self.swapin.round_began_ns.saturating_sub(since));
                 self.engine.figures().add(Counter::FaultNanoseconds, waited_ns);
@@ -281,8 +290,8 @@ impl Handler {
     fn read_staged(&mut self, place: u32, index: usize, page: usize) {
         // SAFETY: the ring's memory is fixed once installed.
         let staged = unsafe { &*self.engine.staging.get() }.address(place) + index % PIECE_PAGES * PAGE;
-        // SAFETY: a page of the staging area, which is always mapped; the page is claimed, so the evictor does not give
-        // its place back before we are done.
+        // SAFETY: the source is a page of the staging area, which is always mapped; the page is
+        // claimed, so the evictor does not give its berth back before we are done.
         *self.buffers.page(page) = unsafe { *(staged as *const Page) };
     }
 }

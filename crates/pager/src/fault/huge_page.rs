@@ -1,12 +1,17 @@
-//! Huge pages that come to the program as a whole: at a first touch, out of staging, and from a device.
+//! Huge pages that come to the program as a whole: at a first touch, out of staging, and from a
+//! device.
 //!
-//! 2 MiB are moved, not copied, and stay one huge page of the kernel's. All three begin alike: every page word of the 2 MiB is claimed,
-//! or nothing is done, and the piece is served as any other. Where the kernel moves only a part, each page's word says what became of it.
+//! The 2 MiB are moved, not copied, and stay one huge page of the kernel's. All three ways begin
+//! alike: either every page word of the block is claimed, or nothing is done and the piece is
+//! served as any other. Where the kernel moves only a part, each page's word says what became of
+//! it.
 //!
-//! A huge page stays one only where no page table stands. The fault itself leaves one in its 2 MiB (`do_anonymous_page`), unless the
-//! program has asked for huge pages there. So that is where a fault is served by one; elsewhere a walk gets its huge pages ahead of it,
-//! in the blocks that it will come to next. (Asking the kernel for huge pages in the program's stead would make each fault in 2 MiB
-//! without a page table clear one in vain, before userfaultfd is asked.)
+//! A huge page stays one only where no page table stands. The fault itself leaves one in its block
+//! (`do_anonymous_page`), unless the program has asked for huge pages there. So a fault is served
+//! by a huge page only there; elsewhere a walk gets its huge pages ahead of it, in the blocks that
+//! it will come to next. (If the pager asked the kernel for huge pages in the program's stead, each
+//! fault in 2 MiB without a page table would clear a huge page in vain, before userfaultfd is
+//! asked.)
 
 use crate::engine::Engine;
 use crate::engine::ending::certainly;
@@ -30,14 +35,14 @@ use folioswap_slots::{Order, SlotWord, SwapEntry};
 use folioswap_space::space::Movers;
 use rustix::io::Errno;
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugeSwapIn {
     /// The page that was touched is there.
     Done,
-    /// Look at its word again.
+    /// The word of the page is to be looked at again.
     Again,
-    /// It cannot come as a whole: one piece, then.
+    /// The block cannot come as a whole: one piece comes instead.
     Refused,
 }
 
@@ -59,27 +64,32 @@ impl Handler {
         }
         let Ok(zeroes) = engine.take_huge_page(For::FirstTouch) else { return HugeSwapIn::Refused };
         if purpose == Purpose::Ahead {
-            // That may have taken longer than the program takes to come here. Its fault leaves a page table, and the kernel would split the huge
-            // page, and take the parts of it, which are zeroes, for the shared zero page: each write would then be one more fault.
+            // Taking the huge page may have lasted longer than the program needs to come here. Its
+            // fault leaves a page table. The kernel would then split the huge page, and take its
+            // parts, which are zeroes, for the shared zero page: each write would be one more
+            // fault.
             self.read_messages();
             if self.has_more_to_do() {
                 engine.put_cleared_back(zeroes);
                 return HugeSwapIn::Refused;
             }
         }
-        // What was read may have taken the block away, and given it to another address.
+        // The messages that were read may have taken the block away, and given it to another
+        // address.
         let Some(block) = engine.table.block(start) else {
             engine.put_cleared_back(zeroes);
             return HugeSwapIn::Refused;
         };
         let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
-            // SAFETY: all pages of the target are claimed, and the source is a page of the pool that we have taken.
+            // SAFETY: all pages of the target are claimed, and the source is a page of the pool
+            // that we have taken.
             unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) }
         });
         let filled = match result {
             Some(Ok(())) => BLOCK_PAGES,
-            // What the kernel may have moved besides, without saying so, is zeroes too, and counted as what is there already.
+            // Pages that the kernel may have moved besides, without reporting them, are zeroes too,
+            // and count as present before.
             Some(Err(Stopped { done, .. })) => done / PAGE,
             None => 0,
         };
@@ -92,7 +102,7 @@ impl Handler {
         }
         match result {
             Some(Ok(())) => engine.huge_page_has_moved(zeroes, start),
-            // Another protection, or locked: nothing was moved.
+            // The block has another protection, or is locked: nothing was moved.
             None | Some(Err(Stopped { done: 0, why: Errno::INVAL })) => engine.put_huge_page_back(zeroes),
             Some(Err(_)) => engine.give_up_huge_page(zeroes),
         }
@@ -103,8 +113,8 @@ impl Handler {
         HugeSwapIn::Done
     }
 
-    /// A touch of a huge page that waits in staging, none of which has been written back, puts all of it back, where the program wants huge
-    /// pages.
+    /// Serves a touch of a huge page that waits in staging: where the program wants huge pages, and
+    /// no page of it has been written back, all of it goes back.
     pub(crate) fn return_huge_page(&mut self, block: &Block, address: usize, entry: SwapEntry) -> HugeSwapIn {
         let engine = self.engine;
         let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else {
@@ -118,7 +128,8 @@ impl Handler {
         {
             return HugeSwapIn::Refused;
         }
-        // All of them of this very folio: what was written back and touched since waits in another place, and here lies what it was before.
+        // All pages must wait in this very folio: a page that was written back and touched since
+        // waits in another berth, and here lies its content from before.
         let is_of_folio = |entry| match engine.space.slots().word(entry) {
             SlotWord::Cached { folio: of, .. } => StagedFolio::of(of) == folio,
             _ => false,
@@ -128,10 +139,12 @@ impl Handler {
             return HugeSwapIn::Refused;
         }
         let staged = staging.address(folio.place);
-        // SAFETY: all pages are claimed, so the evictor keeps their places until we are done, and nobody else fills the target.
+        // SAFETY: all pages are claimed, so the evictor keeps their berths until we are done, and
+        // nobody else fills the target.
         let result = unsafe { engine.userfault().move_pages(start, staged, BLOCK) };
-        // What the kernel says of what it has moved is not to be believed when it stops (`moves.rs`): what is not in staging any more is.
-        // (Where the evictor has looked at a place meanwhile, the shared zero page stands there, which does not count as present.)
+        // The kernel's count of moved pages is not reliable when the move stops (`moves.rs`); a
+        // page that is not in staging any more has moved. (Where the evictor has looked at a berth
+        // meanwhile the shared zero page stands there, which does not count as present.)
         let is_left = |page: usize| {
             let at = staged + page * PAGE;
             result.is_err() && !engine.is_certainly_empty(at)
@@ -141,7 +154,7 @@ impl Handler {
             if is_left(page) {
                 unclaim(block, page);
             } else {
-                // Its entry is the evictor's to free.
+                // The evictor frees its entry.
                 block.set(page, PageWord::PRESENT_HOT);
                 returned += 1;
             }
@@ -155,11 +168,13 @@ impl Handler {
         self.end_huge_page(block, address, result)
     }
 
-    /// Brings the 2 MiB of which `address` is a page as one huge page, if all of them are on devices, and it will stay one. Otherwise no huge
-    /// page is asked for, and none falls back.
+    /// Brings the block of `address` as one huge page, if all of its pages are on devices, and it
+    /// will stay one. Otherwise no huge page is asked for, and none falls back.
     ///
-    /// It keeps no stored copies, also where a walk only reads: a huge page cannot come protected, and to compress what was moved as a whole costs less than to
-    /// copy, page by page, what can be dropped later, and to move it out again (`docs/design.md`, section 7).
+    /// The huge page keeps no stored copies, not even where a walk only reads. It cannot come
+    /// protected, and compressing a huge page that was moved as a whole costs less than copying it
+    /// page by page, so that it can be dropped later, and moving it out again
+    /// (`docs/decisions/0013-clean-copies.md`).
     pub(crate) fn swap_in_huge_page(
         &mut self,
         block: &Block,
@@ -172,14 +187,15 @@ impl Handler {
         if !self.read_huge_page(block, taken) {
             (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
             engine.put_huge_page_back(taken);
-            // The piece finds out which page it was.
+            // The swap-in of the piece finds out which page could not be read.
             engine.fall_back(BLOCK_ORDER, None);
             return HugeSwapIn::Refused;
         }
-        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that was taken.
+        // SAFETY: all pages of the target are claimed, and the source is a page of the pool that
+        // was taken.
         let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
-        // Pages that the kernel may have moved besides, without saying so, are there under a word that says `Stored`, as
-        // after a fork's freeze.
+        // Pages that the kernel may have moved besides, without reporting them, are present under a
+        // word that says `Stored`, as after a fork freeze.
         let done = match result {
             Ok(()) => BLOCK_PAGES,
             Err(Stopped { done, .. }) => done / PAGE,
@@ -188,7 +204,7 @@ impl Handler {
         match result {
             Ok(()) => engine.huge_page_has_moved(taken, start),
             Err(Stopped { why, .. }) => {
-                // It is not asked for again and again where the kernel refuses it.
+                // A huge page is not asked for again and again where the kernel refuses it.
                 block.left_huge.store(why == Errno::AGAIN, Relaxed);
                 engine.give_up_huge_page(taken);
             }
@@ -212,8 +228,8 @@ impl Handler {
         self.end_huge_page(block, address, result)
     }
 
-    /// Claims all pages of the 2 MiB from `start` on, if each is stored, with a huge page of the pool to read them into.
-    /// `None`: not possible; nothing is claimed.
+    /// Claims all pages of the 2 MiB from `start` on, if each is stored, and takes a huge page of
+    /// the pool to read them into. Returns `None`, with nothing claimed, if that is not possible.
     fn claim_stored_block(&mut self, block: &Block, start: usize, purpose: Purpose) -> Option<Taken> {
         let engine = self.engine;
         if !engine.is_registered_whole(start) {
@@ -222,8 +238,8 @@ impl Handler {
         if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
             return None;
         }
-        // A thread that waits for a page waits for a file too. Ahead of a walk nobody should: events are not read
-        // meanwhile.
+        // A thread that waits for a page waits for a file too. Ahead of a walk the handler should
+        // not wait for one, since events are not read meanwhile.
         let is_stored = |state| match state {
             PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
             _ => false,
@@ -234,7 +250,8 @@ impl Handler {
         let taken = match engine.take_huge_page(For::SwapIn) {
             Ok(taken) => taken,
             Err(why) => {
-                // Ahead of a walk nobody waits for it, and it is asked for again: it counts once.
+                // Ahead of a walk nobody waits for the huge page, and it is asked for again: it
+                // counts once.
                 if purpose == Purpose::Fault || self.walk.missed_ahead != start {
                     engine.fall_back(BLOCK_ORDER, Some(why));
                 }
@@ -252,11 +269,12 @@ impl Handler {
         Some(taken)
     }
 
-    /// The first `done` pages of a claimed block are in the program: their entries are freed, and the other claims end.
-    /// Returns how many of them came from a file.
+    /// Frees the entries of the first `done` pages of a claimed block, which are in the program,
+    /// and ends the other claims. Returns how many of them came from a file.
     fn settle_swapped_in(&mut self, block: &Block, done: usize) -> u64 {
         let engine = self.engine;
-        // Slots that are given up here may be another's before a read from them that is under way ends.
+        // Slots that are given up here may belong to another page before a read from them that is
+        // under way ends.
         self.reads.forget_all();
         let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
         for page in 0..BLOCK_PAGES {
@@ -275,12 +293,13 @@ impl Handler {
         from_file
     }
 
-    /// Reads all claimed pages of a block into a page of the pool, what lies side by side in a file at once. False: one of them cannot be
-    /// read.
+    /// Reads all claimed pages of a block into a huge page of the pool, consecutive slots of a file
+    /// with one read. Returns false if one of the pages cannot be read.
     fn read_huge_page(&mut self, block: &Block, taken: Taken) -> bool {
         let space = &self.engine.space;
         let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
-        // SAFETY: a page of the pool that we have taken: nobody else looks at it.
+        // SAFETY: the target is a huge page of the pool that we have taken: nobody else looks at
+        // it.
         let pages = unsafe { &mut *(taken.address as *mut [Page; BLOCK_PAGES]) };
         let slot_of =
             |page: usize| entries.get(page).copied().flatten().and_then(|entry| space.file_slot(entry));
@@ -311,7 +330,7 @@ impl Handler {
         true
     }
 
-    /// After a move to the program that may have ended early.
+    /// Chooses the result after a move to the program that may have ended early.
     fn end_huge_page(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> HugeSwapIn {
         match result {
             Ok(()) => HugeSwapIn::Done,
@@ -324,22 +343,24 @@ impl Handler {
                 self.read_messages();
                 HugeSwapIn::Again
             }
-            // Shared after a fork, another mapping: a piece is copied.
+            // The memory is shared after a fork, or another mapping stands there: a piece is
+            // copied.
             Err(_) => HugeSwapIn::Refused,
         }
     }
 }
 
 impl Engine {
-    /// Is all of the 2 MiB from `start` on registered, so that it may come as a whole?
+    /// Whether all of the 2 MiB from `start` on is registered, so that it may come as a whole.
     pub(crate) fn is_registered_whole(&self, start: usize) -> bool {
         let _events_wait = self.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
         unsafe { &*self.mappings.registered.get() }.covers(start, start + BLOCK)
     }
 
-    /// All of a block has moved to staging, at `staged`, by one move: notes whether that is one huge page still. Where it is not, the kernel has split it, and the
-    /// block keeps its page table.
+    /// Called when all of a block has moved to staging, at `staged`, by one move: notes whether it
+    /// is still one huge page. If it is not, the kernel has split it, and the block keeps its page
+    /// table.
     pub(crate) fn note_left_huge(&self, start: usize, staged: usize) {
         let is_huge = pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), staged);
         if let Some(block) = self.table.block(start) {
@@ -347,24 +368,27 @@ impl Engine {
         }
     }
 
-    /// Would a huge page that comes to this block, from `start` on, stay one? As far as that is known, or where the program wants it in any case.
+    /// Whether a huge page that comes to this block, from `start` on, would stay one, as far as
+    /// that is known, or the program wants one there in any case.
     pub(crate) fn stays_huge(&self, block: &Block, start: usize) -> bool {
         block.left_huge.load(Relaxed) || self.wants_huge_pages(start)
     }
 
-    /// A fault at `address`, in `block`, where nothing is: it has left a page table, unless the program has asked for huge pages there.
+    /// Called for a fault at `address`, in `block`, where nothing is: the fault has left a page
+    /// table, unless the program has asked for huge pages there.
     pub(crate) fn note_page_table(&self, block: &Block, address: usize) {
         if block.left_huge.load(Relaxed) && !self.wants_huge_pages(address & !(BLOCK - 1)) {
             block.left_huge.store(false, Relaxed);
         }
     }
 
-    /// Is nothing (or the shared zero page) at this page of staging?
+    /// Whether nothing (or the shared zero page) is at this page of staging.
     fn is_certainly_empty(&self, page: usize) -> bool {
         certainly(self, || {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             let found = pagemap::present(pagemap, page, page + PAGE, &mut [pagemap::EMPTY; 1])?;
-            // A page in the kernel's own swap, or on its way to another frame, is not present, and there all the same.
+            // A page in the kernel's own swap, or on its way to another frame, does not count as
+            // present, and yet is there.
             let now = pagemap::now(pagemap, page, 1)?;
             Ok(found.regions == 0 && now.swapped == 0)
         })

@@ -1,14 +1,18 @@
 //! Reads from files that go on while other faults are served.
 //!
-//! Where several threads of the program fault, a fault whose page is on a file begins to be read and waits in the queue; those
-//! behind it are served meanwhile, and reads of several overlap. What comes in stands in buffers of the handler's own and changes
-//! nothing: when it is there the fault is served as always (`fault.rs`), which finds the bytes here instead of asking the device.
+//! Where several threads of the program fault, the read for a fault whose page is on a file is
+//! begun, and the fault waits in the queue; the faults behind it are served meanwhile, and reads of
+//! several overlap. The pages arrive in buffers of the handler's own, and change nothing. When they
+//! are there the fault is served as always (`bring.rs`), and finds the bytes here instead of asking
+//! the device.
 //!
-//! What is read ahead around a fault (`read_around.rs`) stands in such buffers too, without a fault: the others of its pages stay when one is
-//! taken, and the oldest makes room.
+//! The pages that are read ahead around a fault (`read_around.rs`) stand in such buffers too,
+//! without a fault: the other pages of a read stay when one is taken, and the oldest read makes
+//! space for a new one.
 //!
-//! A read is forgotten as soon as anything happens by which its slots may get another owner: an event of the program's, a fork's
-//! window, a page of it that comes back by another way, a stale copy that the evictor frees. The checksum is the second line.
+//! A read is forgotten as soon as anything happens by which its slots may get another owner: an
+//! event of the program's, a fork freeze, a page of the read that comes back by another way, a
+//! stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
 use crate::fault::handler::Handler;
@@ -28,27 +32,27 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::readahead::SwapinReadahead;
 use rustix::fd::{AsFd, BorrowedFd};
 
-/// Reads for faults that go on at a time.
+/// The most reads for faults that go on at a time.
 const READS: usize = 8;
 
-/// Reads ahead that are kept; their pages stand behind those of the others.
+/// The most reads ahead that are kept; their pages stand behind those of the reads for faults.
 const AHEAD: usize = 16;
 
-/// Pages of one read ahead, at most.
+/// The most pages of one read ahead.
 pub(crate) const AHEAD_PAGES: usize = 8;
 
 const _: () = assert!(READS + AHEAD <= READS_MAX);
 
-/// What the ring is made for: a power of two.
+/// The reads that the ring is made for: a power of two.
 const RING_READS: usize = (READS + AHEAD).next_power_of_two();
 
 /// Faults of one thread in a row after which it counts as alone.
 const ALONE_FAULTS: u32 = 64;
 
-/// What was read is kept for so long, if its room is needed.
+/// How long the pages of a read are kept if its buffer is needed.
 const WANTED_NS: u64 = 50_000_000;
 
-/// Page-aligned room for what is read.
+/// Page-aligned buffers for the pages that are read.
 #[repr(C, align(4096))]
 struct ReadBuffers {
     for_faults: [[Page; PIECE_PAGES]; READS],
@@ -71,12 +75,12 @@ impl ReadBuffers {
     }
 }
 
-/// What can be had of the kernel for this.
+/// The means that the kernel grants for reads that overlap.
 enum Means {
-    /// Not asked for yet.
+    /// The kernel was not asked yet.
     Unknown,
     Ring(ReadRing, &'static mut ReadBuffers),
-    /// Each read waits for its end.
+    /// There is no ring: each read waits for its end.
     None,
 }
 
@@ -84,7 +88,7 @@ enum Means {
 pub(crate) struct Reads {
     means: Means,
     readings: [Reading; READS + AHEAD],
-    /// How much is read ahead.
+    /// Chooses how much is read ahead.
     pub(crate) readahead: SwapinReadahead,
     last_thread: u32,
     /// Faults left until the threads that fault count as one.
@@ -103,7 +107,7 @@ impl Reads {
         Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0 }
     }
 
-    /// A thread faults.
+    /// Notes that a thread faults.
     pub(crate) fn note_thread(&mut self, thread: u32) {
         if self.last_thread != thread {
             self.several = if self.last_thread == 0 { 0 } else { ALONE_FAULTS };
@@ -113,12 +117,12 @@ impl Reads {
         }
     }
 
-    /// Have faults of several threads come one among the other lately?
+    /// Whether faults of several threads have interleaved lately.
     pub(crate) fn several_threads_fault(&self) -> bool {
         self.several > 0
     }
 
-    /// Readable when a read has ended; `None` while nothing is read.
+    /// A descriptor that becomes readable when a read has ended; `None` while nothing is read.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.means {
             Means::Ring(ring, _) if ring.under_way() > 0 => Some(ring.as_fd()),
@@ -131,14 +135,15 @@ impl Reads {
         !matches!(self.means, Means::None)
     }
 
-    /// Gives the ring up for good, if there is one: each read waits for its end from now on. True: a descriptor is free.
+    /// Gives the ring up for good, if there is one: each read waits for its end from now on.
+    /// Returns true if that has freed a descriptor.
     pub(crate) fn give_up_ring(&mut self) -> bool {
-        // Reads under way may still end in the room, which nobody looks at any more.
+        // Reads under way may still end in the buffers, but nobody looks at those any more.
         self.forget_all();
         matches!(core::mem::replace(&mut self.means, Means::None), Means::Ring(..))
     }
 
-    /// Takes note of what has ended.
+    /// Takes note of the reads that have ended.
     pub(crate) fn collect(&mut self) {
         let Means::Ring(ring, _) = &mut self.means else { return };
         while let Some(ended) = ring.ended() {
@@ -151,12 +156,13 @@ impl Reads {
         }
     }
 
-    /// Whatever is read or there is of no use any more.
+    /// Forgets all reads, under way or ended: none of them is of use any more.
     pub(crate) fn forget_all(&mut self) {
         self.readings.iter_mut().for_each(Reading::forget);
     }
 
-    /// Copies these slots' bytes if they are there. They are there no longer then, nor is anything else that was read of these slots.
+    /// Copies the bytes of these slots if they are there. Afterwards neither they nor anything else
+    /// that was read of these slots is there.
     pub(crate) fn take(&mut self, engine: &Engine, first: FileSlot, pages: &mut [Page]) -> Option<Taken> {
         let mut taken = None;
         let stale_copies = engine.counts.stale_copies.load(Acquire);
@@ -181,20 +187,21 @@ impl Reads {
         taken
     }
 
-    /// How many of these slots, from the first on, can be taken from what was read ahead.
+    /// How many of these slots, from the first on, can be taken from reads ahead.
     pub(crate) fn read_ahead(&self, first: FileSlot, count: usize) -> usize {
         let there = |reading: &&Reading| reading.purpose == Purpose::Ahead && reading.state == State::There;
         let most = |reading: &Reading| (1..=count).take_while(|&count| reading.holds(first, count)).count();
         self.readings.iter().filter(there).map(most).max().unwrap_or(0)
     }
 
-    /// Is this slot in a buffer, or about to be, for a fault that may follow?
+    /// Whether this slot is in a buffer, or about to be, for a fault that may follow.
     pub(crate) fn is_ahead(&self, slot: FileSlot) -> bool {
         self.readings.iter().any(|reading| reading.purpose == Purpose::Ahead && reading.holds(slot, 1))
     }
 
-    /// Begins to read ahead: those `wanted` of slots that follow each other, at most [`AHEAD_PAGES`], which were found at that count of
-    /// stale copies. The oldest that was read ahead makes room. False: there is no way to, or all room is being read into.
+    /// Begins to read ahead the `wanted` ones of at most [`AHEAD_PAGES`] consecutive slots, which
+    /// were found at that count of stale copies. The oldest read ahead makes space. Returns false
+    /// if there is no ring, or if all buffers are being read into.
     pub(crate) fn begin_ahead(
         &mut self,
         engine: &Engine,
@@ -211,11 +218,12 @@ impl Reads {
         place.is_some_and(|place| self.begin_in(engine, place, first, (count, wanted), stale_copies))
     }
 
-    /// Begins to read these slots, which were found at that count of stale copies. False: there is no way to, or no room.
+    /// Begins to read these slots, which were found at that count of stale copies. Returns false if
+    /// there is no ring, or no free buffer.
     fn begin(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
         let for_faults = &mut self.readings[..READS];
         let Some(index) = for_faults.iter().position(|reading| reading.state == State::Free) else {
-            // Who wanted it may be gone.
+            // The threads that wanted the oldest reads may be gone.
             let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
             let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
             let old = for_faults.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
@@ -229,7 +237,7 @@ impl Reads {
         begun
     }
 
-    /// Begins to read slots into a place that is free, or whose pages are wanted no more.
+    /// Begins to read slots into a buffer that is free, or whose pages nobody wants any more.
     fn begin_in(
         &mut self,
         engine: &Engine,
@@ -243,7 +251,8 @@ impl Reads {
         }
         let Means::Ring(ring, room) = &mut self.means else { return false };
         let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
-        // SAFETY: the room is mapped for ever, and this reading's part of it is used by nobody before its state says `There`.
+        // SAFETY: the buffers are mapped for ever, and nobody uses this reading's part of them
+        // before its state says `There`.
         let begun =
             unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
         if begun {
@@ -256,20 +265,23 @@ impl Reads {
     }
 
     fn means(engine: &Engine) -> Option<(ReadRing, &'static mut ReadBuffers)> {
-        // A filter that lets these calls pass for the pager is not known; one may kill who makes others.
+        // No filter is known that lets these calls pass for the pager, and a filter may kill a
+        // process that makes others.
         let mut text = [0; 4096];
         if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
             return None;
         }
         let ring = ReadRing::new(RING_READS as u32).ok()?;
         let mut room = engine.arena.room(&engine.workspaces.reads)?;
-        // SAFETY: all-zero is a valid room; it is the handler's alone, which asks once. A forked child's handler has a copy of its own.
+        // SAFETY: all-zero buffers are valid; they are the handler's alone, which asks once. A
+        // forked child's handler has a copy of its own.
         Some((ring, unsafe { room.as_mut() }))
     }
 }
 
 impl Engine {
-    /// The slot on a file of the page at `address`, and the consecutive ones that would be read for a fault there.
+    /// The slot on a file of the page at `address`, and the consecutive ones that would be read for
+    /// a fault there.
     fn slots_to_read(&self, address: usize) -> Option<(FileSlot, FileSlot, usize)> {
         let block = self.table.block(address)?;
         let index = page_index(address);
@@ -295,8 +307,9 @@ impl Engine {
 }
 
 impl Handler {
-    /// Must this fault wait for its page to be read from a file? Begins to read it where several threads fault: once, so that
-    /// whoever makes a read be forgotten again and again keeps nobody waiting.
+    /// Whether this fault must wait for its page to be read from a file. Begins the read where
+    /// several threads fault; once, so that nobody can keep a fault waiting by having its read
+    /// forgotten again and again.
     pub(crate) fn is_being_read(&mut self, fault: &Fault) -> bool {
         if fault.access == Access::WriteProtected
             || self.is_urgent(fault.thread)
