@@ -1,4 +1,5 @@
-//! Claimed pages go into the program, by copies of as many as lie side by side; those that are lost are poisoned.
+//! Claimed pages go into the program, by one copy for as many as lie side by side; lost pages are
+//! poisoned.
 
 use crate::fault::bring::Next;
 use crate::fault::claim::{ClaimedPiece, unclaim};
@@ -12,18 +13,18 @@ use folioswap_policy::page_table::Block;
 use folioswap_space::space::ReadError;
 use rustix::io::Errno;
 
-/// What becomes of the stored copy of a page that comes back.
+/// The future of the stored copy of a page that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It stays, and the page is write-protected.
+    /// The copy stays, and the page is write-protected.
     Kept,
-    /// It is freed.
+    /// The copy is freed.
     GivenUp,
 }
 
 impl Handler {
-    /// Copies the claimed pages into the program, run by run; those in `keep` keep their stored copy. Returns what is to
-    /// be done next, and how many pages are back, whose claims are gone.
+    /// Copies the claimed pages into the program, run by run; those in `keep` keep their stored
+    /// copy. Returns the next step, and how many pages are back; their claims are gone.
     pub(crate) fn copy_back(
         &mut self,
         block: &Block,
@@ -50,7 +51,8 @@ impl Handler {
                 None => {}
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::EXIST) => {
-                    // It is there already: it was served while a fork froze the words. The stored copy is old.
+                    // The page is there already: it was served while a fork froze the words. The
+                    // stored copy is old.
                     if let Some(from) = claimed.from[page].take() {
                         let heat = self.heat_of(from, readahead.heat());
                         self.give_up_copy(&mut freeing, block, (claimed.first + page, from), heat);
@@ -68,7 +70,7 @@ impl Handler {
                     self.read_messages();
                     return (Next::LookAgain, copied);
                 }
-                // The run reaches past the end of a mapping: page by page then.
+                // The run reaches past the end of a mapping: the rest goes page by page.
                 Some(_) if run - done > 1 => run_most = 1,
                 // The mapping is gone, or the process ends: let the thread look for itself.
                 Some(_) => {
@@ -81,8 +83,8 @@ impl Handler {
         (Next::Done, copied)
     }
 
-    /// Copies `run` pages from number `page` on into the program, and sets the words of those that are there then.
-    /// Returns how many that are, and why the others are not.
+    /// Copies `run` pages from number `page` on into the program, and sets the words of those that
+    /// are there then. Returns how many arrived, and why the others did not.
     fn copy_run(
         &mut self,
         block: &Block,
@@ -117,7 +119,8 @@ impl Handler {
         (done, why)
     }
 
-    /// The page is in the program: its entry is given up. One that was still in staging is the evictor's to free.
+    /// Gives up the entry of a page that is in the program. The evictor frees an entry that was
+    /// still in staging.
     fn give_up_copy(
         &self,
         freeing: &mut Freeing,
@@ -133,7 +136,8 @@ impl Handler {
         engine.note_returned(1);
     }
 
-    /// The page is in the program, protected, and its entry stays: only after this does the evictor look at it again.
+    /// Keeps the entry of a page that is in the program, protected; only after this does the
+    /// evictor look at the page again.
     fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
@@ -148,7 +152,8 @@ impl Handler {
         }
     }
 
-    /// The bytes of this page, which is claimed, are lost: who touches it gets SIGBUS, and nobody else is harmed. False: not now, an event waits.
+    /// Poisons this claimed page, whose bytes are lost: a thread that touches it gets SIGBUS, and
+    /// nobody else is harmed. Returns false if that is not possible now because an event waits.
     pub(crate) fn poison(&mut self, block: &Block, address: usize, from: PageState, why: ReadError) -> bool {
         let (engine, index) = (self.engine, page_index(address));
         match engine.userfault().poison(address) {
@@ -164,7 +169,8 @@ impl Handler {
                 let (PageState::Leaving(entry) | PageState::Stored(entry)) = from else {
                     unreachable!("nothing else is claimed")
                 };
-                // Before it is given up, by us or by the evictor, which waits for its word.
+                // The reason is found before the entry is given up, by us or by the evictor, which
+                // waits for the page's word.
                 let lost = engine.why_lost(entry, why);
                 self.give_up_copy(&mut Freeing::new(engine), block, (index, from), Heat::Cold);
                 engine.tell_poisoned(address, lost);

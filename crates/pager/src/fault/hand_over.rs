@@ -2,25 +2,28 @@
 
 use crate::fault::handler::Handler;
 
-/// As long as memory is not short, so many pages leave for one that comes.
+/// Pages that leave for each page that comes, as long as memory is not short.
 const PAGES_OUT: u64 = 4;
 
-/// Pages that come before the first row of a plan leaves: by then the evictor, who has just offered it, sleeps, and no move interrupts it.
+/// Pages that come before the first row of a plan leaves: by then the evictor, which has just
+/// offered the plan, sleeps, and no move interrupts it.
 const PAGES_BEFORE: u64 = 2;
 
 impl Handler {
-    /// After faults were served: takes a row of what is planned out of the program, if one is due.
+    /// Called after faults were served: takes a planned row out of the program, if one is due.
     pub(crate) fn take_out_planned(&mut self) {
         if !self.engine.plans.are_offered() {
-            // Of one that is offered next, nothing is due before the evictor sleeps.
+            // Of a plan that is offered next, nothing is due before the evictor sleeps.
             self.pages_to_next_row = PAGES_BEFORE;
         } else if self.pages_to_next_row == 0 {
             self.take_out_row();
         }
     }
 
-    /// Takes a row of what is planned out of the program. False: nothing is planned, or it is not for the handler: beside several threads a move
-    /// costs as much from here, and a fork is to find the evictor between two batches. Cost: some 2 µs a page, up to sixteen moves.
+    /// Takes a planned row out of the program. Returns false if nothing is planned, or if the plan
+    /// is not for the handler: beside several threads a move from here costs as much as one by the
+    /// evictor, and a fork is to find the evictor between two batches. Cost: some 2 µs a page, up
+    /// to sixteen moves.
     pub(crate) fn take_out_row(&mut self) -> bool {
         let plans = &self.engine.plans;
         if self.reads.several_threads_fault() || self.engine.fork.is_preparing() {

@@ -1,8 +1,9 @@
-//! The handler thread: reads the userfaultfd, serves faults, keeps the page words true to what the program does with its
-//! mappings.
+//! The handler thread: reads the userfaultfd, serves faults, and keeps the page words true to the
+//! program's changes of its mappings.
 //!
-//! It never waits for the evictor except for memory (and then goes on reading events), never calls into the C library,
-//! and never advises or unmaps memory that it serves: such a call would wait for its own reader.
+//! The handler never waits for the evictor except for memory (and then goes on reading events),
+//! never calls into the C library, and never advises or unmaps memory that it serves: such a call
+//! would wait for its own reader.
 
 use crate::engine::Engine;
 use crate::engine::join::{join, leave};
@@ -32,17 +33,17 @@ const MESSAGES: usize = 16;
 /// No address.
 const NOWHERE: Range<usize> = 0..0;
 
-/// As often a window goes on after others were served: each of them waits for a piece of it at most.
+/// How many other faults may interrupt one window. Each of them waits for at most one piece.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
 
-/// Between two faults that are served in a fork's window while the group is at its limit.
+/// The time between two faults that are served in a fork freeze while the group is at its limit.
 const FREEZE_FAULT_NS: u64 = 1_000_000;
 
 /// The same on the brink.
 const FREEZE_FAULT_BRINK_NS: u64 = 10_000_000;
 
-/// The handler's own state; lost without harm at a fork, except that faults in the queue belong to threads that a child
-/// does not have.
+/// The handler's own state. Losing it at a fork does no harm, except that faults in the queue
+/// belong to threads that a child does not have.
 pub(crate) struct Handler {
     pub(crate) engine: &'static Engine,
     pub(crate) scratch: Scratch,
@@ -62,19 +63,19 @@ pub(crate) struct Handler {
     freeze_next_ns: u64,
 }
 
-/// What is known of the swap-in that is under way, and of the round that it is in.
+/// State of the swap-in that is under way, and of the round that it is in.
 pub(crate) struct SwapinState {
     pub(crate) round_began_ns: u64,
-    /// How long the faults of this round have waited in earlier ones for a read.
+    /// How long the faults of this round have waited for a read in earlier rounds.
     pub(crate) waited_ns: u64,
     pub(crate) refaults: Refaults,
     /// Other faults that were served in the middle of the window that is being brought.
     pub(crate) interruptions: Interruptions,
 }
 
-/// What is known of a walk that gets blocks ahead of its faults (`ahead.rs`).
+/// State of a walk that gets blocks ahead of its faults (`ahead.rs`).
 pub(crate) struct Walk {
-    /// The block for which there was no huge page ahead of a walk, last of all; 0: none.
+    /// The latest block for which there was no huge page ahead of a walk; 0: none.
     pub(crate) missed_ahead: usize,
     /// The block of a walk at which it gets the next ones.
     pub(crate) trigger: Option<Trigger>,
@@ -83,18 +84,18 @@ pub(crate) struct Walk {
 /// Whether faults in the queue wait although the handler has nothing else to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
-    /// What is in the queue is served at once.
+    /// The faults in the queue are served at once.
     Nothing,
-    /// A fork's window is open, and there is no memory.
+    /// A fork freeze is under way, and there is no memory.
     UntilLater,
-    /// All of them wait for what is being read.
+    /// All faults in the queue wait for reads that are under way.
     UntilRead,
 }
 
 /// Faults that were served in the middle of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruptions {
-    /// So many, of [`INTERRUPTIONS_MAX`].
+    /// This many, of [`INTERRUPTIONS_MAX`].
     Few(u32),
     /// One is being served: it is not interrupted itself, and brings little.
     None,
@@ -110,7 +111,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::name_thread(c"folioswap-fault");
     engine.threads.handler.store(sys::gettid(), Release);
     sys::raise_priority();
-    // The table is a copy of the program's: drop it all, or pipes of the program would never see their end.
+    // The descriptor table is a copy of the program's: all of it is closed, or pipes of the program
+    // would never see their end.
     sys::close_range(0, u32::MAX);
     if let Err(errno) = join(engine) {
         leave(engine, errno);
@@ -120,7 +122,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     let mut handler = Handler::new(engine, buffers);
     if engine.fork.inherited_token() != 0 {
         handler.apply_inherited();
-        // Whoever waits for a fault that the parent read but did not serve looks again.
+        // A thread that waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
     }
     // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
@@ -141,7 +143,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
 }
 
 impl Handler {
-    /// For the calling thread, with nothing to do yet.
+    /// The handler of the calling thread, with nothing to do yet.
     pub(crate) fn new(engine: &'static Engine, buffers: &'static mut Buffers) -> Self {
         let mut placement = HandlerPlacement::new();
         if engine.embedded.is_on() {
@@ -244,8 +246,8 @@ impl Handler {
         }
     }
 
-    /// Reads what there is: events are processed at once, under the move lock, so that no move comes between the reading
-    /// and the processing; faults are queued.
+    /// Reads the messages that are there. Events are processed at once, under the move lock, so
+    /// that no move comes between the reading and the processing; faults are queued.
     pub(crate) fn read_messages(&mut self) {
         let engine = self.engine;
         loop {
@@ -275,25 +277,26 @@ impl Handler {
         }
     }
 
-    /// Does a fault wait besides the one that is being served, or a fork?
+    /// Whether a fault waits besides the one that is being served, or a fork.
     pub(crate) fn has_more_to_do(&self) -> bool {
         self.others_wait(&NOWHERE)
     }
 
-    /// The same, but for faults in this range that may wait.
+    /// The same, except for faults in this range that may wait.
     pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
         let is_other = |fault: &Fault| !but_for.contains(&fault.address) || self.is_urgent(fault.thread);
         self.queue.find(is_other).is_some() || self.fork_waits()
     }
 
-    /// Is a fork under way?
+    /// Whether a fork is under way.
     fn fork_waits(&self) -> bool {
         self.engine.fork.is_preparing() || !self.engine.fork.is_thawed()
     }
 
-    /// Between two pieces of a window of several, which lies in this range: serves who waits for anything else, with no more than 64 KiB each. False:
-    /// somebody waits still, who cannot be served now, or the window has been interrupted often enough. Who would wait at the limit in any case
-    /// waits for what may exceed it.
+    /// Called between two pieces of a window of several, which lies in this range: serves the
+    /// faults that wait for anything else, with no more than 64 KiB each. Returns false if a fault
+    /// still waits that cannot be served now, or if the window has been interrupted often enough. A
+    /// fault that would wait at the limit in any case waits for a window that may exceed the limit.
     pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Ceiling) -> bool {
         let waits_anyway = |handler: &Self, fault: &Fault| {
             room == Ceiling::Beyond
@@ -327,8 +330,8 @@ impl Handler {
         self.queue.push(fault);
     }
 
-    /// The next fault: one of the evictor or of a forking thread goes before all others, which may wait for the memory
-    /// that it is about to free.
+    /// Takes the next fault. A fault of the evictor or of a forking thread goes before all others,
+    /// since these may wait for the memory that such a thread is about to free.
     fn take_fault(&mut self) -> Fault {
         self.take_fault_at(self.position_of_urgent().unwrap_or(self.queue.oldest()))
     }
@@ -341,24 +344,26 @@ impl Handler {
         fault
     }
 
-    /// Where in the queue a fault waits that goes before all others.
+    /// The position in the queue of a fault that goes before all others.
     pub(crate) fn position_of_urgent(&self) -> Option<usize> {
         self.queue.find(|fault| self.is_urgent(fault.thread))
     }
 
-    /// Has each fault in the queue been looked at, and is something being read for it?
+    /// Whether each fault in the queue has been looked at, and a read for it is under way.
     fn all_wait_for_reads(&self) -> bool {
         self.queue.all(|fault| fault.attempt == Attempt::AfterRead)
     }
 
-    /// Does this thread never wait for memory? The evictor frees it; a forking thread stands in the evictor's way.
+    /// Whether this thread never waits for memory: the evictor frees memory, and a forking thread
+    /// stands in the evictor's way.
     pub(crate) fn is_urgent(&self, thread: u32) -> bool {
         let engine = self.engine;
         thread == engine.threads.evictor.load(Relaxed) || thread == engine.fork.forking_thread()
     }
 
-    /// In a fork's window nothing can be freed, and the forking thread may wait for a lock that a faulting thread holds: at the
-    /// limit others' faults are served, but so slowly that it does not matter.
+    /// Whether this fault may be served in a fork freeze. Nothing can be freed in it, and the
+    /// forking thread may wait for a lock that a faulting thread holds: at the limit the faults of
+    /// other threads are served, but so slowly that their memory does not matter.
     fn may_be_served_in_freeze(&mut self, fault: &Fault) -> bool {
         let engine = self.engine;
         let Bound { limit, charge, .. } = engine.bound();

@@ -24,26 +24,28 @@ pub(crate) struct RawChildren {
     pub(crate) unfound: Unfound,
 }
 
-/// What such children made the group hold, and the supervisor may not have found: it counts them a few of its walks after
-/// their birth, and what they grow by at its next one.
+/// Memory of the group that such children caused, and that the supervisor may not have found. The
+/// supervisor counts a child a few of its walks after the birth, and the growth of a child at its
+/// next walk.
 pub(crate) struct Unfound {
-    /// Bytes, by the walk before which they came; the present one first.
+    /// Bytes, by the walk before which they came; the present walk first.
     pub(crate) recent: [u64; WALKS],
     walks_seen: u32,
     ended_seen: u64,
-    /// Walks that were made when the youngest child was born.
+    /// The number of walks that had been made when the youngest child was born.
     youngest: u32,
 }
 
-/// After so many walks the supervisor has counted a new child: it gives a process 150 ms to become a member, and walks every
-/// 100 ms at most.
+/// Walks after which the supervisor has counted a new child: it gives a process 150 ms to become a
+/// member, and walks every 100 ms at most.
 const WALKS: usize = 5;
 
-/// After so many it has counted what a child that it knows grew by: the walk that was under way may have missed it, the next did not.
+/// Walks after which the supervisor has counted the growth of a child that it knows: the walk that
+/// was under way may have missed it, the next one did not.
 const WALKS_KNOWN: usize = 2;
 
 impl Unfound {
-    /// Walks were made meanwhile: what is old enough has been found.
+    /// Walks were made meanwhile: forgets the bytes that are old enough to have been found.
     fn forget(&mut self, walks: u32) {
         for _ in 0..walks.wrapping_sub(self.walks_seen).min(WALKS as u32) {
             self.recent.rotate_right(1);
@@ -52,8 +54,9 @@ impl Unfound {
         self.walks_seen = walks;
     }
 
-    /// What is resident in a child counts nowhere; and what this process makes its own of what is shared with one adds to what
-    /// the group holds.
+    /// Publishes the bytes that may not have been found. Pages resident in a child count nowhere,
+    /// and pages that this process makes its own while it shares them with a child add to the
+    /// memory of the group.
     pub(crate) fn publish(&mut self, engine: &Engine) {
         let member = engine.member();
         self.forget(engine.segment().header.census_walks.load(Relaxed));
@@ -65,12 +68,12 @@ impl Unfound {
         member.unfound_bytes.store(self.recent[..missed].iter().sum(), Relaxed);
     }
 
-    /// A child was born.
+    /// Notes that a child was born.
     pub(crate) fn begin(&mut self, engine: &Engine) {
         self.youngest = engine.segment().header.census_walks.load(Relaxed);
     }
 
-    /// The last such child is gone.
+    /// The last such child is gone: nothing is left to be found.
     pub(crate) fn clear(&mut self, engine: &Engine) {
         self.recent = [0; WALKS];
         self.publish(engine);
@@ -93,7 +96,8 @@ impl RawChildren {
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting_count == 0 && self.children.iter().all(Option::is_none)
     }
-    /// A child that came while a fork froze the words: it is adopted when the window closes, and stands still until then.
+    /// Keeps a child that came while a fork froze the words: it is adopted at the thaw, and stands
+    /// still until then.
     pub(crate) fn wait(&mut self, engine: &Engine, child: i32) {
         if self.waiting_count == CHILDREN_MAX {
             engine.end(Ending::TooMany, None);

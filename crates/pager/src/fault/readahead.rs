@@ -1,10 +1,11 @@
-//! What comes back with a page: swapin readahead.
+//! The pages that come back along with a page: swapin readahead.
 //!
 //! * Where faults go on from page to page, a growing window (`folioswap_policy::history`).
-//! * Out of order, the page alone; or, where that has proven worth it, what of its 64 KiB piece is in the compressed store too
-//!   (`folioswap_policy::around`).
-//! * Out of the swap cache, where it costs a copy and no reading: also all of its folio that is still there. One touch then keeps all of
-//!   the folio, as one accessed page does in the kernel.
+//! * Out of order, the page alone; or, where that has proven worth it, also the pages of its piece
+//!   that are in the compressed store (`folioswap_policy::around`).
+//! * Out of the swap cache, where a page costs a copy and no reading: also all pages of its folio
+//!   that are still there. One touch then keeps all of the folio, as one accessed page does in the
+//!   kernel.
 
 use crate::engine::Engine;
 use crate::units::{BLOCK, BLOCK_PAGES, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, Pages, page_index};
@@ -16,15 +17,15 @@ use folioswap_policy::page_table::Block;
 
 const _: () = assert!(WINDOW_ORDER_MAX as usize == BLOCK_PAGES.ilog2() as usize);
 
-/// What part of the limit a large window may be, where no smaller one is allowed.
+/// The divisor for a large window where no smaller one is allowed: it may be a 64th of the limit.
 const LIMIT_OF_WINDOW: u64 = 64;
 
-/// What a fault on a page that is away should bring back of its 64 KiB piece.
+/// The pages that a fault on a page that is away should bring back of its piece.
 #[derive(Clone, Debug)]
 pub(crate) struct Readahead {
     /// The pages, those that are not away included.
     pub(crate) pages: Pages,
-    /// The order of what is read from a device.
+    /// The order of the folio that is read from a device.
     pub(crate) order: u8,
     /// For the history: the order that it advised.
     walked: u8,
@@ -33,12 +34,12 @@ pub(crate) struct Readahead {
     reason: Reason,
 }
 
-/// Why so much comes back.
+/// The reason why so many pages come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// A page was touched out of order.
     Touched,
-    /// The same, and what lies around it is worth it.
+    /// A page was touched out of order, and the pages around it are worth bringing.
     Around,
     /// Faults go on from page to page.
     InOrder,
@@ -63,7 +64,8 @@ impl Readahead {
         Readahead { pages, order: 0, walked: 0, window: index..index + 1, reason: Reason::InOrder }
     }
 
-    /// What of it lies in the folio of this smaller order that contains page `index` of the block.
+    /// The part of it that lies in the folio of this smaller order that contains page `index` of
+    /// the block.
     pub(crate) fn smaller(&self, index: usize, order: u8) -> Self {
         let first = index & !((1 << order) - 1);
         let window = first..first + (1 << order);
@@ -72,14 +74,15 @@ impl Readahead {
         Readahead { pages, order, walked: self.walked.min(order), window, reason: self.reason }
     }
 
-    /// It was done.
+    /// Notes in the history that the read-ahead is done.
     pub(crate) fn remember(&self, block: &Block) {
         let order = if self.reason == Reason::InOrder { self.walked } else { 0 };
         block.history.remember(self.window.start, self.window.end, order);
     }
 
-    /// What the return says about its pages: that one was touched out of order proves it hot, and what comes along with it does so
-    /// because it is wanted sooner than what leaves. (How long it was away may say otherwise: `workingset.rs`.)
+    /// The heat that the return suggests for its pages. A page that was touched out of order is
+    /// proven hot, and so are the pages that come along with it, because they are wanted sooner
+    /// than those that leave. (The time that a page was away may say otherwise: `workingset.rs`.)
     pub(crate) fn heat(&self) -> Heat {
         match self.reason {
             Reason::Touched | Reason::Around => Heat::Hot,
@@ -89,14 +92,15 @@ impl Readahead {
 }
 
 impl Engine {
-    /// What a fault at `address`, in `block`, should bring in, as the region's history advises.
+    /// The window that a fault at `address`, in `block`, should bring in, as the block's history
+    /// advises.
     pub(crate) fn window(&self, block: &Block, address: usize) -> Window {
         let beside = |address| self.table.block(address).map(|block| &block.history);
         let before = || beside(address.wrapping_sub(PAGE));
         let window = block.history.window(page_index(address), before, || beside(address + PAGE));
         let (orders, advised) = self.folio_orders(address);
         let at_most = self.largest_window(orders, advised);
-        // A window that grows in steps which are not allowed would never come to the one that is.
+        // A window that grew in steps that are not allowed would never reach the step that is.
         Window { order: orders.nearest_allowed(window.order, at_most, advised), ..window }
     }
 
@@ -108,7 +112,8 @@ impl Engine {
         block.history.stride(page_index(address), before, || beside(start + BLOCK))
     }
 
-    /// The largest window: 2 MiB, or 64 KiB where the limit is small. Where no size up to that is allowed, as much as a 64th of the limit.
+    /// The order of the largest window: 2 MiB, or 64 KiB where the limit is small. Where no size up
+    /// to 64 KiB is allowed, as much as a 64th of the limit.
     fn largest_window(&self, orders: FolioOrders, advised: Advised) -> u8 {
         if self.affords_huge_pages() {
             return WINDOW_ORDER_MAX;
@@ -120,7 +125,8 @@ impl Engine {
         pages.checked_ilog2().map_or(0, |order| (order as u8).min(WINDOW_ORDER_MAX))
     }
 
-    /// What a fault on the page at `address`, which is away, should bring back of its piece, where the history advises `advised`. Handler only.
+    /// The pages that a fault on the page at `address`, which is away, should bring back of its
+    /// piece, where the history advises `advised`. Only the handler calls this.
     pub(crate) fn readahead(&self, block: &Block, address: usize, advised: Window) -> Readahead {
         let index = page_index(address);
         let mut order = self.largest_order(address, advised.order.min(PIECE_ORDER));
@@ -146,7 +152,7 @@ impl Engine {
         Readahead { pages, order, walked: advised.order, window, reason }
     }
 
-    /// Where in the swap cache the page's folio waits for its write-back, if it does.
+    /// The berth in the swap cache where the page's folio waits for its write-back, if it does.
     fn folio_of(&self, word: PageWord) -> Option<u32> {
         match word.state() {
             PageState::Leaving(entry) => self.staging_berth(entry),
@@ -155,7 +161,7 @@ impl Engine {
     }
 }
 
-/// Those of the piece that begins at page `first` of its block.
+/// The pages that are `wanted` of the piece that begins at page `first` of its block.
 fn pages_that(first: usize, wanted: impl Fn(usize) -> bool) -> Pages {
     (0..PIECE_PAGES).fold(0, |pages, page| pages | Pages::from(wanted(first + page)) << page)
 }

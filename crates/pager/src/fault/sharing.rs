@@ -1,4 +1,4 @@
-//! Write faults on what relatives share, and which faults need memory.
+//! Write faults on pages that relatives share, and the question which faults need memory.
 
 use crate::fault::handler::Handler;
 use crate::fault::queue::Fault;
@@ -9,21 +9,23 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 
 impl Handler {
-    /// Must this fault wait while there is no memory?
+    /// Whether this fault must wait while there is no memory.
     pub(crate) fn needs_memory(&self, fault: &Fault) -> bool {
         let (engine, address) = (self.engine, fault.address & !(PAGE - 1));
-        // A walk is to get what comes after its mark as a whole, for which there must be room.
+        // A walk is to get the blocks after its trigger as huge pages, for which there must be
+        // headroom.
         if fault.access != Access::WriteProtected || self.is_triggered(fault) {
             return true;
         }
-        // What is clean was filled by us: without relatives nobody shares it.
+        // A clean page was filled by us: without relatives nobody shares it.
         let word = engine.table.block(address).map(|block| block.word(page_index(address)).state());
         let is_own = matches!(word, Some(PageState::Clean(..))) && !engine.fork.has_relatives();
         !is_own && engine.is_shared(address)
     }
 
-    /// A write to a page that is protected and not clean. Those around it that are this process's own come with it, and
-    /// where writes go on from page to page the shared ones that come next. True: resolved.
+    /// Serves a write to a page that is protected and not clean. The pages around it that are this
+    /// process's own are unprotected with it, and where writes go on from page to page so are the
+    /// shared ones that come next. Returns true if the fault is resolved.
     pub(crate) fn write_to_protected(&mut self, block: &Block, address: usize) -> bool {
         let engine = self.engine;
         let piece = address & !(PIECE - 1);
@@ -36,7 +38,7 @@ impl Handler {
                 && matches!(state, PageState::Present(_) | PageState::Removed { .. })
         };
         if now.present >> at & 1 != 0 && now.protected >> at & 1 == 0 {
-            // Another thread's fault has lifted it.
+            // Another thread's fault has lifted the protection.
             engine.userfault().wake(address, PAGE);
             return true;
         }

@@ -1,12 +1,15 @@
-//! In which size comes back what is away (spec §6, phase IV).
+//! The sizes in which pages that are away come back (spec §6, phase IV).
 //!
-//! *Asked for* is the largest folio that the region's history advises, that `--thp` allows, and all of which is away: of more than 64 KiB, in
-//! the compressed store (on a file too, where nothing smaller is allowed). Where it cannot be had (the group may not be charged for it, the kernel has no memory, a part of it is taken by
-//! somebody else meanwhile, others wait who cannot be served in between) that is a fallback of its size, and the next smaller one that is allowed is asked for,
-//! down to the page alone.
+//! A swap-in *asks for* the largest folio that the block's history advises, that `--thp` allows,
+//! and all of which is away; a folio of more than 64 KiB must be in the compressed store (or on a
+//! file, where nothing smaller is allowed). If the folio cannot be had, that is a fallback of its
+//! size, and the next smaller allowed size is asked for, down to the page alone. The reasons for a
+//! fallback: the group may not be charged for it, the kernel has no memory, another thread takes a
+//! part of it meanwhile, or other faults wait that cannot be served in between.
 //!
-//! What the program wants huge comes as one huge page of the kernel's (`whole.rs`). Anything else is copied, 64 KiB at a time, that of the
-//! fault first: its thread goes on meanwhile, and pages may keep their stored copies.
+//! A block that the program wants huge comes as one huge page of the kernel's (`huge_page.rs`).
+//! Anything else is copied, 64 KiB at a time, the piece of the fault first: its thread goes on
+//! meanwhile, and pages may keep their stored copies.
 
 use crate::engine::Engine;
 use crate::engine::pool::NoHugePage;
@@ -23,7 +26,7 @@ use folioswap_policy::history::{Direction, Stride, Window};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 
-/// How far the group may be charged for what comes along with a page.
+/// How far the group may be charged for pages that come along with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
     /// Up to its limit.
@@ -35,7 +38,7 @@ pub(crate) enum Ceiling {
 /// A folio of more than 64 KiB that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Large {
-    /// Its order, and where the walk goes.
+    /// The order of the folio, and the direction of the walk.
     window: Window,
     /// The order that the history advises.
     advised: u8,
@@ -43,7 +46,8 @@ struct Large {
 }
 
 impl Handler {
-    /// Brings a page back that is away, with what should come along of `window`. True: resolved.
+    /// Brings back a page that is away, with the pages of `window` that should come along. Returns
+    /// true if the fault is resolved.
     pub(crate) fn swap_in(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
         let engine = self.engine;
         let mut at_most = window.order;
@@ -79,7 +83,8 @@ impl Handler {
         }
     }
 
-    /// The same for no more than 64 KiB. Pages that are there in part are asked for one by one: nothing falls back then.
+    /// The same for no more than 64 KiB. Where some of the pages are present already the others are
+    /// asked for one by one, so nothing falls back.
     fn swap_in_piece(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
         let engine = self.engine;
         let mut readahead = engine.readahead(block, address, window);
@@ -109,7 +114,8 @@ impl Handler {
         }
     }
 
-    /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be had.
+    /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be
+    /// had.
     fn swap_in_large(&mut self, block: &Block, address: usize, access: Access, large: Large) -> bool {
         let Large { window, advised, room } = large;
         let (engine, order) = (self.engine, window.order);
@@ -128,7 +134,7 @@ impl Handler {
                 return self.swap_in_piece(block, address, access, Window { order, ..window });
             }
         }
-        // Where the walk goes first, then what it has passed.
+        // The pieces ahead of the walk come first, then those that it has passed.
         let (mut above, mut below) = (own + 1..others.end, (others.start..own).rev());
         let sides: [&mut dyn Iterator<Item = usize>; 2] = match window.direction {
             Direction::Forwards => [&mut above, &mut below],
@@ -162,7 +168,7 @@ impl Handler {
             engine.figures().add_size(SizeCounter::SwapIn, PIECE_ORDER.into(), whole as u64);
             engine.figures().add_size(SizeCounter::SwapIn, 0, single as u64);
         }
-        // After what was read meanwhile the block may be another's.
+        // After the messages that were read meanwhile the block may be another's.
         if let Some(block) = engine.table.block(base) {
             let walked = if is_whole { advised } else { PIECE_ORDER };
             block.history.remember(came_pieces.start * PIECE_PAGES, came_pieces.end * PIECE_PAGES, walked);
@@ -170,8 +176,9 @@ impl Handler {
         true
     }
 
-    /// The next piece of a large folio, if all of it is still away and may come: how many of its pages came. `within` is the
-    /// folio: who waits for another part of it does not wait in vain.
+    /// Brings the next piece of a large folio, if all of it is still away and may come; returns how
+    /// many of its pages came. `within` is the folio: a thread that waits for another part of it
+    /// does not wait in vain.
     fn bring_next(
         &mut self,
         address: usize,
@@ -190,9 +197,10 @@ impl Handler {
         (came.next == Next::Done).then_some(came.copied)
     }
 
-    /// The block of `address`, if more of it may come ahead of its faults: nobody waits any more but for what is `within` (or, where that may exceed the limit,
-    /// for memory), and the group has room.
-    /// Reads messages and serves others: what was known of the block before is old.
+    /// The block of `address`, if more of it may come ahead of its faults: no fault waits any more
+    /// except for pages `within` (or, where the folio may exceed the limit, for memory), and the
+    /// group has headroom. Reads messages and serves other faults, so earlier knowledge of the
+    /// block is out of date.
     fn may_bring_more(
         &mut self,
         address: usize,
@@ -209,7 +217,8 @@ impl Handler {
         self.engine.table.block(address).filter(|_| may)
     }
 
-    /// Brings a page back that is one of a stride, and those that it will come to next, each by itself.
+    /// Brings back a page of a stride, and the pages that the stride will come to next, each by
+    /// itself.
     fn swap_in_strided(&mut self, block: &Block, address: usize, access: Access, stride: Stride) -> bool {
         let engine = self.engine;
         let (index, base) = (page_index(address), address & !(BLOCK - 1));
@@ -226,7 +235,7 @@ impl Handler {
                 break;
             };
             passed += 1;
-            // What is there already, or elsewhere, is passed over.
+            // A page that is present already, or elsewhere, is passed over.
             if engine.is_in_store(block, page) {
                 let readahead = Readahead::of_stride(page);
                 copied += self.bring(block, base + page * PAGE, access, &readahead, Purpose::Ahead).copied;
@@ -239,14 +248,15 @@ impl Handler {
         true
     }
 
-    /// What comes along from here on may be interrupted, unless this is an interruption itself.
+    /// Begins a window: the pages that come along from here on may be interrupted, unless this is
+    /// an interruption itself.
     fn begin_window(&mut self) {
         if let Interruptions::Few(count) = &mut self.swapin.interruptions {
             *count = 0;
         }
     }
 
-    /// The kernel has not even a page.
+    /// Waits because the kernel does not have even one page.
     fn wait_for_kernel(&mut self) -> bool {
         rustix::thread::sched_yield();
         self.read_messages();
@@ -255,7 +265,8 @@ impl Handler {
 }
 
 impl Engine {
-    /// A folio of this order was asked for and does not come as one; `why`, if that is known.
+    /// Counts a folio of this order that was asked for and does not come as one; `why` is the
+    /// reason, if it is known.
     pub(crate) fn fall_back(&self, order: u8, why: Option<NoHugePage>) {
         let figures = self.figures();
         let not_charged = u64::from(why == Some(NoHugePage::NotCharged));
@@ -263,9 +274,10 @@ impl Engine {
         figures.add_size(SizeCounter::SwapInFallbackCharge, order.into(), not_charged);
     }
 
-    /// The largest order up to `at_most` that is allowed for the page at `address`, which is away, and that can be had: of more than
-    /// 64 KiB, all of it has to be away. A window is no larger than the group has room for below its limit, where something smaller is
-    /// allowed; what comes in one size alone may exceed it, as a huge page may.
+    /// The largest order up to `at_most` that is allowed for the page at `address`, which is away,
+    /// and that can be had. All of a folio of more than 64 KiB has to be away. A window is no
+    /// larger than the group's headroom below its limit where a smaller size is allowed; a folio
+    /// that may come in one size alone may exceed the limit, as a huge page may.
     fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Ceiling) {
         let mut order = self.largest_order(address, at_most);
         let bound = self.bound();
@@ -281,7 +293,8 @@ impl Engine {
                     if self.headroom() >= bytes {
                         return (order, Ceiling::Beyond);
                     }
-                    // As in the kernel, what may not be charged was asked for, and falls back.
+                    // As in the kernel, a folio that may not be charged counts as asked for, and
+                    // falls back.
                     self.fall_back(order, Some(NoHugePage::NotCharged));
                 }
             }
@@ -290,15 +303,17 @@ impl Engine {
         (order, Ceiling::BelowLimit)
     }
 
-    /// Is this page of a block away so that a folio of more than 64 KiB may bring it, for the fault at `address`? What is on a file only where nothing
-    /// smaller is allowed: there each piece is a wait.
+    /// Whether this page of a block is away so that a folio of more than 64 KiB may bring it, for
+    /// the fault at `address`. A page on a file may come so only where nothing smaller is allowed,
+    /// since each piece is a wait there.
     fn may_come_in_large(&self, block: &Block, address: usize, page: usize) -> bool {
         self.is_in_store(block, page)
             || matches!(block.word(page).state(), PageState::Stored(_))
                 && self.largest_order(address, PIECE_ORDER) == 0
     }
 
-    /// Is this page of a block in the compressed store? A hint: it is not claimed.
+    /// Whether this page of a block is in the compressed store. The answer is a hint, since the
+    /// page is not claimed.
     pub(crate) fn is_in_store(&self, block: &Block, page: usize) -> bool {
         match block.word(page).state() {
             PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
@@ -307,7 +322,7 @@ impl Engine {
     }
 }
 
-/// Is this piece of a block the last that a walk in this direction comes to?
+/// Whether this piece of a block is the last that a walk in this direction comes to.
 fn is_last_of_block(piece: usize, direction: Direction) -> bool {
     match direction {
         Direction::Forwards => piece + 1 == BLOCK / PIECE,
