@@ -36,7 +36,7 @@ pub(crate) struct Trigger {
 impl Handler {
     /// In the middle of a walk: brings the blocks ahead of it that can come as huge pages, from a
     /// device or for the first time, as long as there are huge pages for them, nobody else waits,
-    /// and the group is below its limit. Called with effect four times in each block.
+    /// and the group is below its limit. Takes effect four times in each block.
     pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
         let index = page_index(address);
         let is_due = match window.direction {

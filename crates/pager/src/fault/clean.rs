@@ -11,10 +11,10 @@ use folioswap_policy::page_table::Block;
 use folioswap_slots::SwapEntry;
 
 impl Handler {
-    /// Which pages of a window, bit by bit, keep their stored copy when they come back. Pages that
-    /// were only read do, unless pages read in this block are usually written soon after, or space
-    /// is short, or (for a single page, order 0) the store is the better place. Pages that must
-    /// stay resident keep none, since the kernel may write there where no fault can be served.
+    /// The pages of a window, bit by bit, that keep their stored copy when they come back. Pages
+    /// that were only read keep it, unless pages read in this block are usually written soon after,
+    /// or space is short, or (for a single page, order 0) the store is the better place. Pages that
+    /// must stay resident keep none, since the kernel may write there where no fault can be served.
     /// `stored` gives the entry of a page that is stored.
     pub(crate) fn copies_to_keep(
         &self,

@@ -17,7 +17,7 @@ use folioswap_policy::page_table::Block;
 
 const _: () = assert!(WINDOW_ORDER_MAX as usize == BLOCK_PAGES.ilog2() as usize);
 
-/// The divisor for a large window where no smaller one is allowed: it may be a 64th of the limit.
+/// A large window may take a 64th of the limit where no smaller one is allowed.
 const LIMIT_OF_WINDOW: u64 = 64;
 
 /// The pages that a fault on a page that is away should bring back of its piece.

@@ -16,7 +16,8 @@ const BLOCKS: usize = 12;
 
 const FORWARDS: Window = Window { order: BLOCK_ORDER, direction: Direction::Forwards };
 
-/// An engine with a pool, its handler, and blocks of the program that were never touched. `None` where that is not possible.
+/// An engine with a pool, its handler, and blocks of the program that were never touched. `None`
+/// where that is not possible.
 fn scene() -> Option<(&'static Engine, Handler, usize)> {
     let engine = engine_with_pool(LIMIT)?;
     let handler = Handler::new(engine, Buffers::of(engine)?);
@@ -32,7 +33,7 @@ fn scene() -> Option<(&'static Engine, Handler, usize)> {
     Some((engine, handler, start))
 }
 
-/// Which of the blocks are there, each as one huge page, and which are protected.
+/// The blocks that are present, each as one huge page, and the blocks that are protected.
 fn blocks(engine: &Engine, start: usize) -> (Vec<usize>, Vec<usize>) {
     let pagemap = engine.descriptors.pagemap.load(Relaxed);
     let at = |block: usize| start + block * BLOCK;
@@ -57,7 +58,7 @@ fn walk_through(engine: &Engine, start: usize) {
     block.history.remember(0, BLOCK_PAGES, BLOCK_ORDER);
 }
 
-/// `None`: there is no mark.
+/// Passes the trigger with a write; `None`: there is no trigger.
 fn pass(handler: &mut Handler, address: usize) -> Option<bool> {
     let is_triggered = handler.is_triggered(&write_to(address));
     let resolved = handler.pass_trigger(&write_to(address));
@@ -70,7 +71,7 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
     let Some((engine, mut handler, start)) = scene() else { return };
     handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
-    // Asked again before the walk gets there, nothing changes.
+    // A second request before the walk gets there changes nothing.
     handler.bring_blocks_ahead(start + BLOCK / 2, Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     let marked = write_to(start + 2 * BLOCK);
@@ -79,11 +80,11 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
     assert_eq!(pass(&mut handler, start + BLOCK), None, "another block");
     assert_eq!(pass(&mut handler, marked.address), Some(true));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5], vec![5]));
-    // What came is zeroes, and can be written to.
+    // The pages that came are zeroes, and can be written to.
     for page in 0..4 * BLOCK_PAGES {
         let address = start + BLOCK + page * PAGE;
         assert_eq!(word_at(address), 0);
-        // SAFETY: mapped by the test, and not protected.
+        // SAFETY: the memory is mapped by the test, and not protected.
         unsafe { (address as *mut u64).write_volatile(page as u64) };
     }
     assert_eq!(pass(&mut handler, marked.address), None, "it was passed");
@@ -118,7 +119,7 @@ fn a_walk_of_reads_marks_nothing() {
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![]));
 }
 
-/// Blocks of which all is stored, and which left as huge pages; each page begins with its number.
+/// Stores blocks that left as huge pages, all pages of each; each page begins with its number.
 fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
     for block in blocks {
         for page in 0..BLOCK_PAGES {
@@ -131,17 +132,17 @@ fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
     }
 }
 
-/// In the block whose first page was touched, and which it has to go through with faults.
+/// The walk is in the block whose first page was touched, and has to go through it with faults.
 #[test]
 fn a_walk_gets_the_next_blocks_while_it_waits_for_the_end_of_its_own() {
     for access in [Access::Read, Access::Write] {
         let Some((engine, mut handler, start)) = scene() else { return };
         store_blocks(engine, start, 1..6);
         walk_through(engine, start);
-        // It has gone on to the last piece meanwhile.
+        // The walk has gone on to the last piece meanwhile.
         handler.queue_fault(fault(start + 2 * BLOCK - PIECE, access));
         handler.serve(fault(start + BLOCK, access));
-        // What was copied for a read is clean; what came huge is not.
+        // Pages that were copied for a read are clean; pages that came in a huge page are not.
         let protected = if access == Access::Read { vec![1] } else { vec![3] };
         assert_eq!(blocks(engine, start), (vec![2, 3, 4], protected), "{access:?}");
         assert!(!engine.table.block(start + BLOCK).unwrap().left_huge.load(Relaxed), "it has a page table");
@@ -162,7 +163,7 @@ fn backwards_they_come_before_the_first_piece() {
     assert_eq!(blocks(engine, start), (vec![2, 3, 4], vec![5]));
 }
 
-/// The evictor or a forking thread, which others wait for.
+/// Others wait for the evictor and for a forking thread.
 #[test]
 fn who_must_not_wait_does_not_wait_within_the_block_either() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -175,7 +176,7 @@ fn who_must_not_wait_does_not_wait_within_the_block_either() {
     assert_eq!(blocks(engine, start).0, [], "nor for those of the block before");
 }
 
-/// The last piece is what the walk waits for: the blocks ahead leave room for it.
+/// The walk waits for the last piece: the blocks ahead leave headroom for it.
 #[test]
 fn where_the_group_has_no_room_for_both_the_last_piece_goes_first() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -205,7 +206,8 @@ fn beside_relatives_what_is_only_read_keeps_its_copies() {
     assert_eq!(blocks(engine, start).0, [2, 3, 4]);
 }
 
-/// Who waits in one of them is served, with a piece at most, and it does not come as a whole any more.
+/// A thread that waits in one of the blocks is served, with a piece at most, and the block does not
+/// come as a huge page any more.
 #[test]
 fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -219,7 +221,7 @@ fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
     assert_eq!(word_at(start + 2 * BLOCK - PAGE), 2 * BLOCK_PAGES as u64 - 1);
 }
 
-/// Its page that is clean would be written to unseen, and its stored copy stand for it.
+/// A clean page of it would be written to unseen, and its stored copy would stand for it.
 #[test]
 fn a_block_of_which_a_page_is_clean_by_now_keeps_its_protection() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -230,14 +232,15 @@ fn a_block_of_which_a_page_is_clean_by_now_keeps_its_protection() {
     let word = block.word(page_index(clean)).claim().and_then(|word| word.returned_clean(Heat::Cold));
     block.set(page_index(clean), word.expect("as a swap-in does it"));
     assert!(matches!(block.word(page_index(clean)).state(), PageState::Clean(..)));
-    // At the limit: nothing else happens.
+    // At the limit nothing else happens.
     engine.segment().header.device_bytes.store(LIMIT, Relaxed);
     assert_eq!(pass(&mut handler, marked), Some(false));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     assert_eq!(pass(&mut handler, marked), None, "it is no mark any more");
 }
 
-/// The race: what the evictor has claimed is clean no more by its word, and leaves as such because it is protected.
+/// The race: a page that the evictor has claimed is no longer clean by its word, and leaves as such
+/// because it is protected.
 #[test]
 fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
     let Some((engine, mut handler, start)) = scene() else { return };
@@ -271,7 +274,7 @@ fn a_mark_goes_with_its_mapping_and_is_lifted_where_another_takes_its_place() {
     handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
     handler.forget_trigger(start, start + 2 * BLOCK);
     assert!(handler.is_triggered(&write_to(start + 2 * BLOCK)), "beside it");
-    // Another walk.
+    // Another walk begins.
     handler.bring_blocks_ahead(start + 7 * BLOCK, Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 8, 9, 10], vec![9]));
     handler.forget_trigger(start + 9 * BLOCK + PAGE, start + 9 * BLOCK + 2 * PAGE);

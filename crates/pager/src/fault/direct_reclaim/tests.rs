@@ -22,7 +22,7 @@ fn handler(engine: &'static Engine) -> Handler {
     Handler::new(engine, Buffers::of(engine).expect("memory"))
 }
 
-/// The page `page` of the test's memory in a round: half of it does not compress.
+/// The content of page `page` of the test's memory in a round: half of it does not compress.
 fn contents(round: usize, page: usize) -> Page {
     let mut bytes = [0; PAGE];
     let mut word = (round as u64) << 32 | page as u64 | 1 << 63;
@@ -40,11 +40,11 @@ fn memory(engine: &Engine) -> usize {
     start
 }
 
-/// Fills all of it and moves it to staging.
+/// Fills all of the memory and moves it to staging.
 fn take_out(engine: &Engine, start: usize, round: usize) {
     for page in 0..FOLIOS * PIECE_PAGES {
         let (to, bytes) = (start + page * PAGE, contents(round, page));
-        // SAFETY: the source is ours; what is missing there is filled.
+        // SAFETY: the source is ours, and only missing pages of the target are filled.
         unsafe { engine.userfault().copy(to, bytes.as_ptr(), PAGE) }.unwrap();
     }
     for piece in (start..start + FOLIOS * PIECE).step_by(PIECE) {
@@ -65,7 +65,7 @@ fn write_back(engine: &Engine) {
     unsafe { &mut *engine.staging.get() }.recycle(engine.userfault(), 1, |_| false);
 }
 
-/// Each page is stored as it was; afterwards none is.
+/// Checks that each page is stored as it was, and frees it; afterwards none is stored.
 fn check_and_free(engine: &Engine, start: usize, round: usize, expected: usize) {
     assert_eq!(engine.space.mm_stat().objects, expected as u64, "no copy too many");
     for page in 0..FOLIOS * PIECE_PAGES {
@@ -149,7 +149,7 @@ fn the_reader_of_events_does_not_write_again_what_is_stored() {
     take_out(engine, start, 0);
     engine.shares.offer(0, FOLIOS as u64);
     assert!(handler.reclaim_directly());
-    // As before a mapping moves.
+    // The same happens before a mapping moves.
     handler.write_back_range(start, start + FOLIOS * PIECE);
     write_back(engine);
     check_and_free(engine, start, 0, 128);

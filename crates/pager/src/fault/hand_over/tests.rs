@@ -1,4 +1,5 @@
-//! A plan that changes hands: what the handler takes out, what it leaves, and one race.
+//! A plan that changes hands: the rows that the handler takes out, the rows that it leaves, and one
+//! race.
 
 use super::*;
 use crate::engine::Engine;
@@ -23,10 +24,10 @@ use folioswap_policy::reclaim::handover::Rest;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
-/// Rows of one piece each, with a piece between them that stays.
+/// The number of rows of one piece each; between them lies a piece that stays.
 const ALONE: usize = 6;
 
-/// Which pages of each piece leave.
+/// The pages of each piece that leave.
 const APART: Pages = 0x9249;
 
 fn handler(engine: &'static Engine) -> Handler {
@@ -45,7 +46,7 @@ fn memory(engine: &Engine) -> [usize; ALONE] {
     pieces
 }
 
-/// A batch in which so much is planned of each piece.
+/// A batch in which the pages `wanted` of each piece are planned.
 fn planned(evictor: &mut Evictor, pieces: &[usize], wanted: Pages) -> Batch {
     let mut batch = Batch { planned: Some(0), ..Batch::default() };
     for &piece in pieces {
@@ -57,7 +58,7 @@ fn planned(evictor: &mut Evictor, pieces: &[usize], wanted: Pages) -> Batch {
     batch
 }
 
-/// Each page is where it is to be, with its contents.
+/// Checks that each page is where it is to be, with its contents.
 fn check(engine: &Engine, pieces: &[usize], gone: Pages) {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
@@ -90,7 +91,8 @@ fn the_handler_takes_out_what_is_planned_between_faults() {
         while !engine.plans.are_offered() && !evictor.is_finished() {
             std::thread::yield_now();
         }
-        // Not before the evictor sleeps, and then so many times as many pages as come.
+        // No row leaves before the evictor sleeps; then a fixed multiple of the pages that come
+        // leaves.
         let (pages, mut came) = (u64::from(APART.count_ones()), 0);
         while engine.plans.are_offered() {
             handler.take_out_planned();
@@ -99,7 +101,8 @@ fn the_handler_takes_out_what_is_planned_between_faults() {
         }
         let (batch, declined_until_ns) = evictor.join().expect("no panic");
         assert_eq!((batch.isolated, batch.planned), (ALONE as u64 * pages, None));
-        // Unless this thread stood still for so long that the evictor went on by itself (the group is at its limit of nothing).
+        // Except if this thread stood still for so long that the evictor went on by itself (the
+        // group is at its limit of nothing).
         let by_handler = engine.plans.rows_taken.load(Relaxed);
         assert_eq!(declined_until_ns == 0, by_handler > 0);
         if by_handler == ALONE as u32 {
@@ -149,7 +152,7 @@ fn a_handler_of_several_threads_declines() {
     check(engine, &pieces, APART);
 }
 
-/// What the kernel does not move is the evictor's to look at.
+/// The evictor looks at the pages that the kernel does not move.
 #[test]
 fn what_was_busy_is_tried_again_by_the_evictor() {
     let Some(engine) = moving_engine() else { return };
@@ -178,8 +181,8 @@ fn an_event_that_waits_is_read_and_the_row_goes_on() {
     engine.plans.update(Handover::offer);
     let given_up = pieces[ALONE - 1];
     let (was_there, is_offered) = std::thread::scope(|scope| {
-        // Waits until its event is read.
-        // SAFETY: nobody uses it.
+        // The thread waits until its event is read.
+        // SAFETY: nobody uses the page.
         scope.spawn(move || unsafe { madvise(given_up as *mut _, PAGE, Advice::LinuxDontNeed) });
         while engine.userfault().check_registered(given_up) != Err(Errno::AGAIN) {}
         let was_there = handler.take_out_row();
@@ -194,7 +197,7 @@ fn an_event_that_waits_is_read_and_the_row_goes_on() {
     assert_eq!(engine.plans.load(), Handover::Returned);
 }
 
-/// Where there is time, what the handler has not come to is left for the next plan.
+/// Where there is time, the rows that the handler has not come to are left for the next plan.
 #[test]
 fn below_the_limit_a_late_plan_is_given_up() {
     let Some(engine) = moving_engine() else { return };
@@ -211,7 +214,7 @@ fn below_the_limit_a_late_plan_is_given_up() {
         }
         let batch = evictor.join().expect("no panic");
         let rows = engine.plans.rows_taken.load(Relaxed) as usize;
-        // Where not even one was taken in time, it is done all the same.
+        // If not even one row was taken in time, the plan is done all the same.
         let left = if rows == 0 { ALONE } else { rows };
         assert!(rows < 2);
         assert_eq!(batch.isolated, 6 * left as u64);
@@ -254,7 +257,7 @@ fn both_take_out_at_once_and_nothing_is_lost() {
                 if ended.load(Relaxed) {
                     break;
                 }
-                // Now and then later than the evictor waits.
+                // Now and then the handler pauses for longer than the evictor waits.
                 if handler.take_out_row() && pause == 0 {
                     std::thread::sleep(core::time::Duration::from_nanos(STALLED_NS));
                 }
@@ -277,7 +280,7 @@ fn both_take_out_at_once_and_nothing_is_lost() {
     assert!(by_handler > 0, "it took no part");
 }
 
-/// What is in staging goes, and the same is in the program again.
+/// Empties staging, and puts the same contents into the program again.
 fn bring_back(engine: &Engine, pieces: &[usize]) {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
@@ -287,7 +290,7 @@ fn bring_back(engine: &Engine, pieces: &[usize]) {
             let Some(entry) = staging.berth_mut(place).entries[page].take() else { continue };
             let mut contents: Page = [0; PAGE];
             contents[..8].copy_from_slice(&(7 + page as u64).to_ne_bytes());
-            // SAFETY: mapped by the test; the page is missing.
+            // SAFETY: the memory is mapped by the test, and the page is missing.
             unsafe { engine.userfault().copy(piece + page * PAGE, contents.as_ptr(), PAGE) }
                 .expect("a missing page");
             engine.table.block(piece).expect("made").set(page_index(piece) + page, PageWord::PRESENT);

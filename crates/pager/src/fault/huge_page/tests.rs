@@ -21,7 +21,8 @@ use rustix::mm::{Advice, madvise};
 
 const LIMIT: u64 = 1 << 30;
 
-/// An engine with a pool, its handler, and 2 MiB of the program, which wants them huge, between two others. `None` where that is not possible.
+/// An engine with a pool, its handler, and 2 MiB of the program, which wants them huge, between two
+/// other blocks. `None` where that is not possible.
 fn scene() -> Option<(&'static Engine, Handler, usize)> {
     let (engine, handler, start) = unadvised()?;
     engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
@@ -29,12 +30,12 @@ fn scene() -> Option<(&'static Engine, Handler, usize)> {
     Some((engine, handler, start))
 }
 
-/// The same where the program has not said so (the kernel makes them huge all the same).
+/// The same where the program has not asked for huge pages (the kernel uses them all the same).
 fn unadvised() -> Option<(&'static Engine, Handler, usize)> {
     let engine = engine_with_pool(LIMIT)?;
     let handler = Handler::new(engine, Buffers::of(engine)?);
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
-    // SAFETY: mapped just now.
+    // SAFETY: the memory was mapped just now.
     unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
     engine.table.block_or_insert(start, engine.arena).unwrap();
     Some((engine, handler, start))
@@ -46,7 +47,7 @@ fn block(engine: &Engine, start: usize) -> &Block {
 
 fn write_words(start: usize) {
     for page in 0..BLOCK_PAGES {
-        // SAFETY: mapped by the test.
+        // SAFETY: the memory is mapped by the test.
         unsafe { ((start + page * PAGE) as *mut u64).write_volatile(9 + page as u64) };
     }
 }
@@ -59,7 +60,8 @@ fn is_huge(engine: &Engine, start: usize) -> bool {
     pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), start)
 }
 
-/// All of it goes to staging, as the evictor does it. False: this system has no huge pages.
+/// Moves all of the block to staging, as the evictor does. Returns false if this system has no huge
+/// pages.
 fn take_out(engine: &Engine, start: usize) -> bool {
     write_words(start);
     if !is_huge(engine, start) {
@@ -93,13 +95,13 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
     scene().filter(|&(engine, _, start)| take_out(engine, start))
 }
 
-/// All of it written back, where the program has not asked for huge pages.
+/// The same with all of the block written back, where the program has not asked for huge pages.
 fn unadvised_stored() -> Option<(&'static Engine, Handler, usize)> {
     let there = unadvised().filter(|&(engine, _, start)| take_out(engine, start));
     there.inspect(|&(engine, ..)| write_back(engine, HUGE_PAGE_BERTHS))
 }
 
-/// All of it written back, where it has.
+/// The same with all of the block written back, where the program has asked for huge pages.
 fn stored() -> Option<(&'static Engine, Handler, usize)> {
     staged().inspect(|&(engine, ..)| write_back(engine, HUGE_PAGE_BERTHS))
 }
@@ -117,7 +119,7 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     assert!(is_huge(engine, start));
     assert!((0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 0));
     assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
-    // It is there now, and is left as it is.
+    // The huge page is present now, and is left as it is.
     write_words(start);
     assert_eq!(
         handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault),
@@ -167,7 +169,8 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
 }
 
-/// A part was written back, touched, written to, and waits elsewhere in staging: what lies in the old place is what it was before.
+/// A part was written back, touched and written to, and waits elsewhere in staging: the old berth
+/// holds its content from before.
 #[test]
 fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     let Some((engine, mut handler, start)) = staged() else { return };
@@ -182,7 +185,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
             since_ns: 0,
         });
         assert_eq!(word_at(address), 9 + page as u64);
-        // SAFETY: mapped by the test, and there now.
+        // SAFETY: the memory is mapped by the test, and present now.
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
     }
     for piece in [start, start + PIECE] {
@@ -220,7 +223,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 1);
     assert_eq!(engine.validate(), Ok(0));
-    // Its place in staging is kept for the next one.
+    // Its berths in staging are kept for the next one.
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
     let mut kept = 0;
@@ -231,7 +234,7 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     assert_eq!((kept, staging.occupied()), (1, 0));
 }
 
-/// Whether the walk reads or writes: its copies are given up.
+/// The stored copies are given up, whether the walk reads or writes.
 #[test]
 fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
@@ -243,7 +246,7 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
     assert_eq!(engine.validate(), Ok(0));
 }
 
-/// It would be split, page by page.
+/// The huge page would be split, page by page.
 #[test]
 fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
@@ -256,7 +259,7 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
         since_ns: 0,
     });
     assert!(!here.left_huge.load(Relaxed), "by the fault");
-    // What has come, one page or more, leaves again.
+    // The pages that have come, one or more, leave again.
     here.left_huge.store(true, Relaxed);
     let there = |page: &usize| matches!(here.word(*page).state(), PageState::Clean(..));
     let clean = (0..PIECE_PAGES).filter(there).fold(0, |pages, page| pages | 1 << page);
@@ -271,14 +274,15 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
         0,
         "it is not asked for"
     );
-    // A program that wants huge pages gets it all the same.
+    // A program that wants huge pages gets the huge page all the same.
     engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
     engine.apply_requests();
     assert_eq!(came(Purpose::Ahead, &mut handler), HugeSwapIn::Done);
     assert!(has_its_words(start));
 }
 
-/// As in the kernel, what the group may not be charged for falls back, and is counted as that besides.
+/// As in the kernel, a huge page that the group may not be charged for falls back, and is counted
+/// as that besides.
 #[test]
 fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
     let Some((engine, mut handler, start)) = stored() else { return };
@@ -291,7 +295,7 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
     assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), [1, 1]);
     assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
-    // There would be room, but the system has just had no huge page: that is no failed charge.
+    // There would be headroom, but the system has just had no huge page: that is no failed charge.
     engine.segment().header.device_bytes.store(0, Relaxed);
     engine.pool.pretend_barren();
     assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
@@ -299,7 +303,8 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 0);
 }
 
-/// Ahead of a walk nobody waits for it, and the walk asks again and again: it is asked for all the same, and counts once.
+/// Ahead of a walk nobody waits for the huge page, and the walk asks again and again: the huge page
+/// is asked for each time, and counts once.
 #[test]
 fn what_falls_back_ahead_of_a_walk_counts_once() {
     let Some((engine, mut handler, start)) = stored() else { return };
@@ -312,7 +317,7 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     assert_eq!(fallbacks(), 1);
     assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
     assert_eq!(fallbacks(), 2, "by a fault each time");
-    // What is not all away is not asked for.
+    // A block that is not all away is not asked for.
     let single = start + 7 * PAGE;
     engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
     handler.serve(Fault {
@@ -326,14 +331,15 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     assert_eq!(fallbacks(), 2);
 }
 
-/// The race: it goes back while the evictor writes it back, whose look at a page may find that it has just gone.
+/// The race: a block goes back while the evictor writes it back, and the evictor's look at a page
+/// may find that it has just gone.
 #[test]
 fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
     let Some((engine, mut handler, _)) = scene() else { return };
     let mut went_back = 0;
     for round in 0..60 {
         let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
-        // SAFETY: mapped just now.
+        // SAFETY: the memory was mapped just now.
         unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
         engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
         engine.apply_requests();

@@ -25,7 +25,8 @@ struct Swapped {
     _file: OwnedFd,
 }
 
-/// An engine with so many pages of the program in consecutive slots of a file, page n filled with the byte n.
+/// An engine with `pages` pages of the program in consecutive slots of a file, page n filled with
+/// the byte n.
 fn swapped(pages: usize, page_cluster: u32) -> Swapped {
     let (engine, file) = test_memory::engine_with_file(2 * 512);
     engine.segment().header.page_cluster.store(page_cluster, Relaxed);
@@ -55,7 +56,8 @@ impl Swapped {
         self.engine.space.file_slot(self.entries[page]).unwrap()
     }
 
-    /// A fault on this page was served; waits for what it began. False: io_uring is not allowed here.
+    /// Reports a served fault on this page, and waits for the reads that it began. Returns false if
+    /// io_uring is not allowed here.
     fn fault(&mut self, page: usize, found: Found) -> bool {
         let slot = self.slot(page);
         self.reads.read_around(self.engine, self.block, PROGRAM + page * PAGE, slot, found);
@@ -74,7 +76,7 @@ impl Swapped {
         }
     }
 
-    /// What was read ahead for this page, and whether it is what was written.
+    /// The pages that were read ahead for this page, and whether they are as they were written.
     fn take(&mut self, page: usize) -> Option<(Taken, bool)> {
         let (slot, mut bytes) = (self.slot(page), [[0xee; PAGE]]);
         let taken = self.reads.take(self.engine, slot, &mut bytes)?;
@@ -127,11 +129,11 @@ fn nothing_is_read_ahead_where_it_is_off_or_goes_in_order() {
 #[test]
 fn only_what_is_on_the_device_is_read_and_neighbours_together() {
     let mut swapped = swapped(32, 5);
-    // Present again, and never written.
+    // The page is present again, and was never written.
     swapped.block.set(2, PageWord::PRESENT);
     swapped.block.set(3, PageWord::PRESENT);
     (20..32).for_each(|page| swapped.block.set(page, PageWord::PRESENT));
-    // A first window is 8 pages; 32 after many hits.
+    // A first window is 8 pages; after many hits it is 32.
     (0..40).for_each(|_| swapped.reads.readahead.hit(PROGRAM / PAGE + 300));
     if !swapped.fault(10, Found::Away) {
         return;
@@ -158,12 +160,13 @@ fn what_may_be_anothers_by_now_is_not_taken() {
     assert_eq!(swapped.take(21), None, "the evictor freed a stale copy");
     (0..3).for_each(|_| swapped.reads.readahead.hit(PROGRAM / PAGE + 300));
     assert!(swapped.fault(36, Found::Away));
-    // Together with its neighbour, of which nothing was read: by another way. The others stay.
+    // The page is read another way, together with its neighbour, of which nothing was read ahead.
+    // The other pages stay.
     let (slot, mut bytes) = (swapped.slot(39), [[0; PAGE]; 2]);
     assert_eq!(swapped.reads.take(swapped.engine, slot, &mut bytes), None);
     assert_eq!(swapped.take(39), None);
     assert_eq!(swapped.take(38), Some((AHEAD, true)));
-    // Nobody told of it: the checksum does.
+    // Nobody reported the new owner; the checksum detects it.
     let (entry, other) = (swapped.entries[37], Box::new(Aligned([[0x55; PAGE]; 16])));
     swapped.engine.space.put(entry, 1);
     swapped.entries[37] = swapped.engine.space.allocate(Order::ZERO, FolioId(0)).unwrap();
@@ -196,7 +199,7 @@ fn the_oldest_makes_room() {
     }
     assert_eq!(swapped.take(1), None);
     assert!((1..17).all(|window| swapped.take(8 * window + 1) == Some((AHEAD, true))));
-    // While all of it is under way nothing more is begun.
+    // While all buffers are being read into, no further read begins.
     let before = swapped.counters()[0];
     for window in 17..40 {
         (0..8).for_each(|_| swapped.reads.readahead.hit(PROGRAM / PAGE + 400));

@@ -11,7 +11,7 @@ fn store(engine: &Engine, page: usize) {
     test_memory::store_page(engine, PROGRAM + page * PAGE, &bytes);
 }
 
-/// A page that waits in the swap cache as part of a folio.
+/// Stages a page that waits in the swap cache as part of a folio.
 fn stage(engine: &Engine, page: usize, folio: u32) {
     engine.space.reserve_frames().unwrap();
     let entry = engine.space.allocate(Order::ZERO, FolioId(folio)).unwrap();
@@ -24,7 +24,8 @@ fn readahead(engine: &Engine, page: usize) -> Readahead {
     engine.readahead(block, address, engine.window(block, address))
 }
 
-/// Elsewhere, what lies around was wanted each time.
+/// Makes bringing neighbours worth it: elsewhere, the pages around a touched page were wanted each
+/// time.
 fn make_worth_it(engine: &Engine) {
     for _ in 0..100 {
         (0..PIECE_PAGES).for_each(|piece| _ = engine.around.brings(piece, 0b10));
@@ -41,7 +42,7 @@ fn out_of_the_swap_cache_a_folio_comes_whole_and_alone() {
     let found = readahead(engine, 2);
     assert_eq!((found.pages, found.order), (0b11_1111, 0));
     assert_eq!(readahead(engine, 7).pages, 0b1_1100_0000);
-    // From a device: the page alone, until faults go on from it.
+    // From a device the page comes alone, until faults go on from it.
     let found = readahead(engine, 9);
     assert_eq!((found.pages, found.order), (1 << 9, 0));
     found.remember(engine.table.block(PROGRAM).unwrap());

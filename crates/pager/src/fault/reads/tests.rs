@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 const SLOTS: u64 = 64;
 
-/// An engine with such a file; what is read comes into the second's pages.
+/// An engine with such a file; reads go into the pages of the second value.
 fn with_file() -> (&'static Engine, OwnedFd, Box<[Page; 16]>) {
     let (engine, file) = test_memory::engine_with_file(SLOTS);
     (engine, file, Box::new([[0; PAGE]; 16]))

@@ -14,7 +14,8 @@ use std::vec::Vec;
 
 const LIMIT: u64 = 1 << 30;
 
-/// An engine, its handler, and 2 MiB of the program, all of them in the store; the 2 MiB before were walked through.
+/// An engine, its handler, and 2 MiB of the program, all of them in the store; a walk went through
+/// the 2 MiB before.
 fn scene(orders: FolioOrders) -> Option<(&'static Engine, Handler, usize)> {
     let engine = watching_engine()?;
     engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
@@ -23,7 +24,7 @@ fn scene(orders: FolioOrders) -> Option<(&'static Engine, Handler, usize)> {
     Some((engine, handler, walked_to(engine)?))
 }
 
-/// 2 MiB of the program, all of them in the store; the 2 MiB before were walked through.
+/// 2 MiB of the program, all of them in the store; a walk went through the 2 MiB before.
 fn walked_to(engine: &Engine) -> Option<usize> {
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     engine.register_pieces(start - BLOCK, start + BLOCK);
@@ -41,7 +42,7 @@ fn touch(handler: &mut Handler, address: usize, access: Access) {
     handler.serve(Fault { address, access, thread: 1, attempt: Attempt::First, since_ns: 0 });
 }
 
-/// Which pages are in memory; each of them as it was.
+/// The pages that are in memory; checks that each of them is as it was.
 fn present(engine: &Engine, start: usize) -> Vec<usize> {
     let block = engine.table.block(start).unwrap();
     let is_there = |page: &usize| {
@@ -57,7 +58,7 @@ fn figures(engine: &Engine, counter: SizeCounter) -> [u64; 10] {
     core::array::from_fn(|order| engine.figures().size(counter, order))
 }
 
-/// The figure of these orders is one, that of all others none.
+/// One for the figure of each of these orders, none for all others.
 fn once(orders: &[usize]) -> [u64; 10] {
     core::array::from_fn(|order| u64::from(orders.contains(&order)))
 }
@@ -77,14 +78,14 @@ fn what_may_come_in_one_size_alone_comes_in_that() {
             let freed = FREED.get();
             touch(&mut handler, start, access);
             let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
-            // With one lock for each copy, not for each page.
+            // The handler takes one lock for each copy, not one for each page.
             let (locks, slots) =
                 if access == Access::Read { (0, 0) } else { (1 << (order.max(4) - 4), 1 << order) };
             assert_eq!(freed, (locks, slots), "{order}");
             assert_eq!(present(engine, start), pages(0..1 << order), "{order}");
             assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[order]), "{order}");
             assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10], "{order}");
-            // What is only read keeps its copies, in whatever size it comes.
+            // Pages that are only read keep their copies, in whatever size they come.
             let block = engine.table.block(start).unwrap();
             let clean =
                 (0..1 << order).filter(|&page| matches!(block.word(page).state(), PageState::Clean(..)));
@@ -99,14 +100,14 @@ fn a_walk_goes_on_in_the_size_that_is_allowed() {
         let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << order, madvise: 0 }) else {
             return;
         };
-        // It begins in the middle of a folio.
+        // The walk begins in the middle of a folio.
         let first = 3;
         for page in first..BLOCK_PAGES {
             if !present(engine, start).contains(&page) {
                 touch(&mut handler, start + page * PAGE, Access::Read);
             }
         }
-        // Within 64 KiB, what a window reaches of what is there in part comes along.
+        // Within 64 KiB, pages that the window reaches come along though others there are present.
         let before_it = (first..BLOCK_PAGES).take_while(|page| page % (1 << order) != 0).count();
         let single = if matches!(order, 3 | 4) { 1 << order } else { before_it };
         let mut expected = [0; 10];
@@ -143,7 +144,7 @@ fn a_window_is_no_larger_than_the_room_below_the_limit() {
 
 #[test]
 fn what_comes_in_large_sizes_alone_may_exceed_the_limit_by_a_huge_page_and_else_falls_back() {
-    // Pages beyond the limit, what comes, and what falls back.
+    // Each case: pages beyond the limit, the order that comes, and the order that falls back.
     let cases: [(u64, usize, &[usize]); 3] = [(0, 9, &[]), (300, 0, &[9]), (512, 0, &[9])];
     for (beyond, came, fell_back) in cases {
         let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
@@ -170,7 +171,7 @@ fn where_the_kernel_has_no_memory_the_next_smaller_size_is_asked_for_down_to_a_p
         assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[came]));
         assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(fell_back));
         assert_eq!(figures(engine, SizeCounter::SwapInFallbackCharge), [0; 10]);
-        // The window has shrunk with it.
+        // The window has shrunk with the folio.
         let block = engine.table.block(start).unwrap();
         assert!(engine.window(block, start + at_once * PAGE).order <= came as u8 + 2);
     }
@@ -187,13 +188,13 @@ fn only_what_is_all_away_is_asked_for() {
     assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10], "2 MiB were not asked for");
 }
 
-/// A fault of another thread on the page at `address`, which the handler has read.
+/// Queues a fault of another thread on the page at `address`, which the handler has read.
 fn queue(handler: &mut Handler, address: usize) {
     let access = Access::Read;
     handler.queue_fault(Fault { address, access, thread: 2, attempt: Attempt::First, since_ns: 0 });
 }
 
-/// Is this page in memory, as it was?
+/// Whether this page is in memory, as it was.
 fn is_there(engine: &Engine, address: usize) -> bool {
     engine.pages_now(address, 1).present == 1
 }
@@ -214,7 +215,7 @@ fn who_waits_elsewhere_is_served_in_between_and_who_waits_for_a_part_of_it_gets_
     }
 }
 
-/// Who waits elsewhere would have to wait at the limit in any case.
+/// A thread that waits elsewhere would have to wait at the limit in any case.
 #[test]
 fn what_may_exceed_the_limit_is_not_given_up_for_who_waits_there() {
     let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
@@ -271,7 +272,8 @@ fn a_window_that_is_interrupted_too_often_ends() {
     assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(&[9]));
 }
 
-/// In the middle of a window no other one begins: the first one's thread would wait for all of it.
+/// In the middle of a window no other window begins: the thread of the first one would wait for all
+/// of it.
 #[test]
 fn who_is_served_in_between_gets_a_piece_at_most() {
     let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
@@ -281,7 +283,7 @@ fn who_is_served_in_between_gets_a_piece_at_most() {
     assert_eq!(present(engine, start), pages(0..512));
     assert_eq!(present(engine, elsewhere), pages(0..16));
     assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[4, 9]));
-    // By itself it goes on with all of it that is away.
+    // By itself the fault goes on with all pages of the window that are away.
     touch(&mut handler, elsewhere + 16 * PAGE, Access::Read);
     assert!(present(engine, elsewhere).len() > 16);
 }
@@ -289,7 +291,7 @@ fn who_is_served_in_between_gets_a_piece_at_most() {
 #[test]
 fn a_stride_gets_its_next_pages_and_nothing_else() {
     let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
-    // Not at the border, where the walk through the block before would go on.
+    // The pages are not at the border, where the walk through the block before would go on.
     for page in [3, 20, 37] {
         touch(&mut handler, start + page * PAGE, Access::Read);
     }

@@ -77,7 +77,7 @@ fn what_is_touched_in_staging_is_no_refault_and_ages_what_is_away() {
     engine.workingset.set_active(1000);
     touch(&mut handler, start);
     assert_eq!(word(engine, start), PageWord::PRESENT_HOT);
-    // All of its folio goes back with it.
+    // All of the page's folio goes back with it.
     assert_eq!((counted(engine), age(engine)), ([0, 0, PAGES], PAGES));
     write_back(engine);
     assert_eq!(age(engine), PAGES, "nothing of it has left");
