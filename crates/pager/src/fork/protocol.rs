@@ -9,7 +9,7 @@
 //!                         the child's userfaultfd to
 //!                         the supervisor; serves child child: engine is reset,
 //! parent: returns                                      starts its handler ---> joins by token,
-//!                                                      waits                   gets its userfaultfd,
+//!                                                      waits                   gets userfaultfd,
 //!                         stops serving the child      <----- fork_ack ------- applies the log
 //!                         thaws: applies the log,      ------ fork_done -----> serves
 //!                         releases the gate            returns

@@ -1,6 +1,6 @@
-//! Announcements by threads of the program of memory that comes in faster than the evictor could
-//! follow: memory that they have just mapped and may touch at full speed, and memory that the
-//! kernel is about to fill at once.
+//! Announcements: threads of the program tell of memory that comes in faster than the evictor could
+//! follow. This is memory that they have just mapped and may touch at full speed, and memory that
+//! the kernel is about to fill at once.
 
 use crate::engine::Engine;
 use crate::engine::threads::Life;
@@ -10,33 +10,33 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::segment::{Member, Scope};
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
-/// How a program that maps memory means to use it.
+/// The intent of a program that maps memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// It uses all of it, as far as the pager knows.
+    /// The program uses all of it, as far as is known.
     Whole,
-    /// It uses some of it: MAP_NORESERVE.
+    /// The program uses some of it: MAP_NORESERVE.
     Sparse,
 }
 
-/// Mappings below this are small compared with the bytes by which the limit may be exceeded.
+/// Mappings below this are small, compared with how far the limit may be exceeded.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// Small mappings are not looked at sooner than this after the last look.
+/// After a look, small mappings are not looked at sooner than this.
 const SMALL_MAPPED_NS: u64 = 3_000_000;
 
 /// Waits of a millisecond for the evictor's look at a new mapping.
 const MAPPED_WAITS: u32 = 50;
 
-/// How long a thread waits for headroom while none comes free, and how long at most.
+/// How long a thread waits for headroom while none comes, and how long at most.
 const PATIENCE_NS: u64 = 500_000_000;
 
 const PATIENCE_MAX_NS: u64 = 5_000_000_000;
 
-/// The fewest bytes that count as progress.
+/// The least progress that counts.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Memory that is about to come in all at once; until this is dropped other processes make headroom
+/// Memory that is about to come in all at once. Until this is dropped, other members make headroom
 /// for it.
 pub struct Headroom<'a> {
     member: &'a Member,
@@ -56,9 +56,9 @@ impl Drop for Headroom<'_> {
     }
 }
 
-/// How new private memory is filled that the program wants filled at once.
+/// The way in which to fill new private memory that the program wants filled at once.
 pub enum Filling<'a> {
-    /// By the kernel, as it was asked to; there is headroom for it as long as this is kept.
+    /// By the kernel, as it was asked to; there is headroom for the memory as long as this is kept.
     AtOnce(Option<Headroom<'a>>),
     /// By the faults of the threads that touch it.
     ByFaults,
@@ -74,16 +74,18 @@ pub enum Unevictable {
 }
 
 impl Engine {
-    /// Whether an evictor is there to hear an announcement.
+    /// Whether there is an evictor to announce to.
     fn listens(&self) -> bool {
         self.life() == Life::Running && self.is_ours()
     }
 
     /// Waits, for some milliseconds at most, until the evictor has looked at `bytes` that a thread
     /// of the program has just mapped and may touch at full speed, so that touched pages are
-    /// counted. Returns at once for small mappings, as long as those since the last look are few
-    /// together or the group has headroom. Returns at once for others while the group is far from
-    /// its limit even if the program touches all of them, or if it hardly means to.
+    /// counted.
+    ///
+    /// Returns at once for small mappings, as long as those since the last look are little together
+    /// or the group has headroom. Returns at once for others while the group is far from its limit
+    /// even if the thread touches all of them, or while it hardly means to.
     pub fn memory_was_mapped(&self, bytes: usize, intent: Intent) {
         let is_small = bytes < MAPPED_BYTES_MIN;
         if is_small && self.mappings.small_mapped.fetch_add(bytes, Relaxed) + bytes < MAPPED_BYTES_MIN {
@@ -93,17 +95,17 @@ impl Engine {
             return;
         }
         let segment = self.segment();
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        let watermarks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
         if is_small {
             self.mappings.small_mapped.store(0, Relaxed);
             let scanned_ns = self.mappings.scanned_ns.load(Relaxed);
             // A thread that maps and unmaps the same memory again and again does not wait each
             // time.
-            if segment.charge_bytes() < marks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
+            if segment.charge_bytes() < watermarks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
                 return;
             }
         }
-        let is_far = || segment.charge_bytes() + (bytes as u64) < marks.engage;
+        let is_far = || segment.charge_bytes() + (bytes as u64) < watermarks.engage;
         if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
             return;
         }
@@ -126,27 +128,27 @@ impl Engine {
         Headroom { member, bytes, process: sys::getpid() }
     }
 
-    /// Whether the kernel may fill `bytes` of new private memory at once (MAP_POPULATE). It may
-    /// only while the group is far from its limit even then, because such pages come without
-    /// faults, which could wait.
+    /// Decides whether the kernel may fill `bytes` of new private memory at once (MAP_POPULATE). It
+    /// may only while the group is far from its limit even then: such pages come without faults,
+    /// which could wait.
     pub fn filling(&self, bytes: usize) -> Filling<'_> {
         if !self.listens() || bytes < MAPPED_BYTES_MIN && !self.is_engaged() {
             return Filling::AtOnce(None);
         }
         let (segment, bytes) = (self.segment(), bytes as u64);
-        let marks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
-        if bytes >= marks.engage {
+        let watermarks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        if bytes >= watermarks.engage {
             return Filling::ByFaults;
         }
-        // First announced, then looked: of two that come together, one sees the other.
-        let room = self.announce(bytes);
-        let is_far = segment.charge_bytes() + segment.announced_bytes() < marks.engage;
-        if is_far { Filling::AtOnce(Some(room)) } else { Filling::ByFaults }
+        // Announce first, then look: of two threads that come together, one sees the other.
+        let headroom = self.announce(bytes);
+        let is_far = segment.charge_bytes() + segment.announced_bytes() < watermarks.engage;
+        if is_far { Filling::AtOnce(Some(headroom)) } else { Filling::ByFaults }
     }
 
-    /// Waits until other processes have made headroom for `bytes` of memory that cannot be swapped
-    /// out, and that a thread of the program is about to take all at once. It waits as long as they
-    /// make progress (5 s at most). `None`: there is nothing to wait for.
+    /// Waits until others have made headroom for `bytes` of memory that cannot be swapped out, and
+    /// that a thread of the program is about to take all at once. Waits as long as there is
+    /// progress (5 s at most). Returns `None` when there is nothing to wait for.
     pub fn make_room(&self, bytes: usize, kind: Unevictable) -> Option<Headroom<'_>> {
         if bytes < MAPPED_BYTES_MIN || !self.listens() {
             return None;
@@ -154,12 +156,12 @@ impl Engine {
         let (segment, bytes) = (self.segment(), bytes as u64);
         let limit = segment.header.limit_bytes.load(Relaxed);
         let is_counted = kind == Unevictable::Locked || segment.scope() == Scope::Total;
-        // For more than the limit there cannot be headroom. The consequences show when the memory
-        // has come in.
+        // For more than the limit there cannot be headroom. The consequence is reported when the
+        // memory has come in.
         if bytes > limit || !is_counted {
             return None;
         }
-        let room = self.announce(bytes);
+        let headroom = self.announce(bytes);
         let began_ns = sys::now_ns();
         let (mut least, mut since_ns) = (u64::MAX, began_ns);
         self.wait_for_charge(|charge, now| {
@@ -170,11 +172,11 @@ impl Engine {
             let is_over = now - since_ns >= PATIENCE_NS || now - began_ns >= PATIENCE_MAX_NS;
             total <= limit || is_over || self.fork.is_preparing()
         });
-        Some(room)
+        Some(headroom)
     }
 
-    /// Waits, as a thread of the program, while evictors work, until `is_enough` says so of the
-    /// group's charge and of the time (nanoseconds of CLOCK_MONOTONIC).
+    /// Makes a thread of the program wait while evictors work, until the group's charge and the
+    /// time (nanoseconds of CLOCK_MONOTONIC) that it sees are enough.
     pub(crate) fn wait_for_charge(&self, mut is_enough: impl FnMut(u64, u64) -> bool) {
         let (segment, me) = (self.segment(), self.member());
         loop {

@@ -1,5 +1,5 @@
-//! The changes of the program to its mappings, as the kernel reports them, applied to the page
-//! words.
+//! Events: the changes that the program makes to its mappings, as the kernel reports them, applied
+//! to the page words.
 //!
 //! Everything here runs in the handler thread under the move lock: no page is being moved out, and
 //! every later move sees the effects.
@@ -22,22 +22,21 @@ use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// How often the descriptor of a forked child is asked for again while the descriptor table is
-/// full, and the time between two requests.
+/// How often the descriptor of a forked child is asked for again when no descriptor is free, and
+/// after which time.
 const READ_ATTEMPTS: u32 = 200;
 
 const READ_AGAIN_NS: u64 = 500_000;
 
 impl Handler {
-    /// Reads messages without waiting; returns how many. When the descriptor table is full for a
-    /// fork's descriptor, the pager closes descriptors that it can do without.
+    /// Reads messages without waiting; returns how many. If no descriptor is free for that of a
+    /// fork, spare ones are given up.
     pub(crate) fn read_some(&mut self, userfault: Userfault, messages: &mut [Message]) -> usize {
         self.obtain(|| userfault.read(messages))
     }
 
-    /// The answer to a question that takes a descriptor, and without which no page can be served.
-    /// When the descriptor table is full, the pager closes descriptors that it can do without;
-    /// without an answer this process ends.
+    /// Asks for an answer that takes a descriptor, and without which no page can be served. If no
+    /// descriptor is free, spare ones are given up; without an answer this process ends.
     pub(crate) fn obtain<T>(&mut self, mut ask: impl FnMut() -> Result<T, Errno>) -> T {
         let mut attempts = 0;
         loop {
@@ -61,10 +60,11 @@ impl Handler {
         }
     }
 
-    /// Calls `each` with the parts of this process that a child made now does not find, or finds
-    /// empty. The kernel is asked, because the advice may have come by a system call that the agent
-    /// did not see, and holds for the mapping wherever it moves and however it grows. It may be
-    /// called more than once for a range.
+    /// Calls `each` with the ranges of this process that a child made now does not find, or finds
+    /// empty. More than one call may be for a range.
+    ///
+    /// The kernel is asked, since the advice may have come by a system call that nothing of ours
+    /// saw, and holds for the mapping wherever it moves and however it grows.
     pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
         let mut buffer = [0; 8192];
         self.obtain(|| {
@@ -74,7 +74,7 @@ impl Handler {
         });
     }
 
-    /// Applies an event. The caller holds the move lock and is outside of a fork freeze.
+    /// Applies an event. The caller holds the move lock, outside of a fork freeze.
     pub(crate) fn process(&mut self, event: Event) {
         let engine = self.engine;
         // Slots may get another owner.
@@ -97,8 +97,8 @@ impl Handler {
         }
     }
 
-    /// Lets page words follow a mapping that moved. Its pages that wait in staging are written back
-    /// first, because the place of a page within a berth is found by the low bits of its address.
+    /// Moves the page words of a mapping that moved. Pages that wait in staging are written back
+    /// first, since a berth is found by the low bits of the address.
     fn remap(&mut self, from: usize, to: usize, bytes: usize) {
         let engine = self.engine;
         self.write_back_range(from, from + bytes);
@@ -124,7 +124,8 @@ impl Handler {
 }
 
 impl Engine {
-    /// Lets page words and registration follow a mapping that moved; no page of it is in staging.
+    /// Moves the page words and the registration of a mapping that moved; no page of it is in
+    /// staging.
     pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
         crate::engine::words::move_words(self, &self.table, from, to, bytes);
         // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's
@@ -134,10 +135,10 @@ impl Engine {
         let _ = registered.insert(to, to + bytes);
     }
 
-    /// The program gave up the contents of the range; it stays mapped.
+    /// Applies a removal: the program gave up the contents of the range, which stays mapped.
     pub(crate) fn remove_pages(&self, start: usize, end: usize) {
         let epoch = self.mappings.epoch.load(Relaxed);
-        // Present pages must not be taken before they are zapped, even where no word was ever
+        // A page that is present must not be taken before it is zapped, even where no word was ever
         // needed.
         let mut regions = [crate::kernel::pagemap::EMPTY; 16];
         let mut address = start;
@@ -151,8 +152,8 @@ impl Engine {
                     }
                     address = scan.end;
                 }
-                // The kernel does not say (it had no memory for the answer): all of these 2 MiB may
-                // be present.
+                // The kernel does not answer (it had no memory for that): all of these 2 MiB may be
+                // present.
                 _ => {
                     self.make_blocks(address, address + 1);
                     address = (address & !(BLOCK - 1)) + BLOCK;
@@ -164,7 +165,7 @@ impl Engine {
         });
     }
 
-    /// Makes words for all of the range. Without memory for them no page of it would be safe, so
+    /// Makes words for all of the range. Without memory for them no page of it would be safe: then
     /// this process ends.
     fn make_blocks(&self, start: usize, end: usize) {
         for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
@@ -174,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// The range is no longer mapped.
+    /// Applies an unmapping: the range is no longer mapped.
     pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
         self.table.for_blocks(start, end, |base, block| {
             self.remove_in_block(block, pages_within(base, start, end), |word| {
@@ -190,7 +191,7 @@ impl Engine {
         let _guard = self.locks.kept.lock();
         // A full set keeps all of the range: memory mapped there later stays resident, and so do
         // the stacks around it.
-        // SAFETY: the set is used under its lock.
+        // SAFETY: under its lock.
         let _ = unsafe { &mut *self.said.kept.get() }.remove(start, end);
         if self.said.huge_advised.load(Relaxed) != 0 {
             // SAFETY: the set is used under its lock.

@@ -1,4 +1,12 @@
-//! The changes of the program to its mappings, and its advice about its memory.
+//! The program's part: the mappings that it changes and the advice that it gives. The handler
+//! applies the kernel's events; threads of the program call the rest, by the agent or the library.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `events` | removals, unmappings and moves of mappings, applied to page words and ranges |
+//! | `announce` | memory that comes in faster than the evictor could follow |
+//! | `advice` | MADV_PAGEOUT, MADV_COLD, MADV_WILLNEED |
+//! | `huge_advice` | MADV_HUGEPAGE, MADV_NOHUGEPAGE |
 
 pub mod advice;
 pub mod announce;

@@ -7,7 +7,7 @@ fn what_was_announced_and_did_not_come_is_forgotten() {
     let Some(engine) = test_memory::moving_engine() else { return };
     let member = engine.member();
     let mut announced = Announced::default();
-    let room = engine.announce(5);
+    let headroom = engine.announce(5);
     announced.expire(member, 1);
     announced.expire(member, ANNOUNCED_NS);
     assert_eq!(member.announced_bytes.load(Relaxed), 5);
@@ -17,7 +17,7 @@ fn what_was_announced_and_did_not_come_is_forgotten() {
     assert_eq!(member.announced_bytes.load(Relaxed), 11);
     announced.expire(member, 2 * ANNOUNCED_NS + 1);
     assert_eq!(member.announced_bytes.load(Relaxed), 0);
-    drop((room, more));
+    drop((headroom, more));
     assert_eq!(member.announced_bytes.load(Relaxed), 0, "what was forgotten is not taken away again");
 }
 

@@ -14,8 +14,8 @@ fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
     engine.remove_pages(start, end);
     for address in (PROGRAM..PROGRAM + 3 * BLOCK).step_by(PAGE) {
         let word = engine.table.block(address).map(|block| block.word(address / PAGE % BLOCK_PAGES));
-        let is_triggered = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
-        assert_eq!(is_triggered, (start..end).contains(&address), "{address:#x}");
+        let is_removed = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
+        assert_eq!(is_removed, (start..end).contains(&address), "{address:#x}");
     }
 }
 
