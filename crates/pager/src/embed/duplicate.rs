@@ -1,14 +1,14 @@
-//! Copy-on-write duplicates of managed ranges, for an embedder: a stored page gets a further
-//! reference to its entry, by a word of its own, and a page in memory is copied. A write to either
-//! of them brings a page of its own into memory; the entry is freed by its last holder.
+//! Copy-on-write duplicates of managed ranges, for an embedder: a stored page is held once more, by
+//! a word of its own, and a page in memory is copied. A thread that writes to one of them brings a
+//! page of its own into memory; the last holder frees the entry.
 //!
 //! The evictor duplicates, a step at a time, under the gate and with the handler outside of its
-//! rounds: no word changes, no page leaves, and none comes back. A write of the program meanwhile
-//! may or may not be in the copy.
+//! rounds: no word changes, nothing leaves, and nothing comes back. A write of the program to a
+//! page meanwhile is in the copy or not.
 //!
-//! The page word says that a page is stored, and the kernel says that no other page is there: as
+//! The word says that a page is stored, and the kernel says that no other page is there: as
 //! everywhere, a present page goes before a stored copy, unless the page is clean and still
-//! protected (`store/clean.rs`).
+//! protected (`clean.rs`).
 
 use crate::engine::Engine;
 use crate::engine::ending::certainly;
@@ -28,21 +28,20 @@ const STEP_BLOCKS: usize = 8;
 
 const STEP_COPIES: usize = 64;
 
-/// The source from which the duplicate of a page is made.
+/// The source of a page's duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// No page: it reads as zero.
+    /// None: the page reads as zero.
     Hole,
-    /// The entry holds its contents.
+    /// The entry stands for the page.
     Stored(SwapEntry),
-    /// It is in memory, and certainly nowhere else.
+    /// The page is in memory, and nowhere else for sure.
     InMemory,
-    /// It is on its way, and is to be looked at again.
+    /// The page is on its way, and must be looked at again.
     HalfWay,
 }
 
-/// The source that follows from this word, and from the kernel's answer about page number `page` of
-/// its piece.
+/// Returns the source of page number `page` of its piece, by its word and by the kernel's state.
 fn source_of(word: PageWord, now: Now, page: usize) -> Source {
     let (is_present, is_protected) = (now.present >> page & 1 != 0, now.protected >> page & 1 != 0);
     match word.state() {
@@ -75,20 +74,20 @@ impl CloneRun {
     }
 }
 
-/// One step of a duplication.
+/// One step of duplication.
 struct Step<'e> {
     engine: &'e Engine,
     run: Option<CloneRun>,
     copied: usize,
 }
 
-/// Where a step ends before its range does, and the error there, if any.
+/// The address where a step ends before its range does, and whether it failed there.
 type Stop = (usize, Result<(), Errno>);
 
 impl Engine {
     /// Duplicates as much as it can of `bytes` from `source` on; returns how many bytes it did, and
-    /// the error behind them, if any. The caller is the evictor, holds the gate, and keeps the
-    /// handler outside of its rounds. No page of the target was ever touched.
+    /// the error behind them. Called by the evictor under the gate, with the handler outside of its
+    /// rounds. No page of the target was ever touched.
     pub(crate) fn duplicate_step(
         &self,
         source: usize,
@@ -98,7 +97,7 @@ impl Engine {
         self.embedded.note_duplicate();
         let mut step = Step { engine: self, run: None, copied: 0 };
         let (end, mut blocks, mut stopped) = (source + bytes, 0, None);
-        // Pages without a block were never touched.
+        // Memory without a block was never touched.
         self.table.for_blocks_while(source, end, |base, block| {
             let range = base.max(source)..end.min(base + BLOCK);
             let stop = match blocks {
@@ -154,7 +153,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Gives the collected entries one holder more: first the count, then the words.
+    /// Adds a holder to the collected entries: first the count, then the words.
     fn hold(&mut self) -> Result<(), Errno> {
         let Some(CloneRun { first, target, pages }) = self.run.take() else { return Ok(()) };
         let engine = self.engine;
@@ -184,8 +183,8 @@ impl Step<'_> {
         let engine = self.engine;
         // A page that comes to memory has a word.
         engine.table.block_or_insert(target, engine.arena).ok_or(Errno::NOMEM)?;
-        // SAFETY: the kernel reads the source itself, whatever it is. It is present, and nothing
-        // takes it away, because we hold the gate.
+        // SAFETY: the kernel reads the source itself, whatever it is. The page is present, and
+        // nothing takes it away: we hold the gate.
         let result = unsafe { engine.userfault().copy(target, source as *const u8, PAGE) };
         match result {
             Ok(()) => {

@@ -2,9 +2,9 @@
 //! and its limit counts that memory, the store and the tables, not the rest of the process.
 //!
 //! Everything else is as under the agent: the same handler and evictor, the same devices. The
-//! differences are described here and in `managed.rs`. The embedder starts the threads, and they
-//! end when it says so; their descriptors must be in a table of their own, so that the program
-//! cannot close them.
+//! differences are here and in `managed.rs`. The embedder starts the threads, and they end when it
+//! says so; their descriptors must be in a table of their own, so that the program cannot close
+//! them.
 
 use crate::engine::embedded::{EMBEDDED, STOPPING};
 use crate::engine::{CreateError, Engine};
@@ -23,23 +23,22 @@ use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
 use rustix::net::{Shutdown, shutdown};
 
-/// The things that an embedder gives its engine.
+/// The parts that an embedder gives its engine.
 pub struct Embedding<'a> {
     /// The group's segment, initialised; all members of a group are in one process.
     pub segment: &'a Segment,
-    /// The engine's place in the segment, which no other engine uses.
+    /// The engine's member in the segment; no other engine has it.
     pub member: u32,
     /// The engine's end of a `SOCK_SEQPACKET` pair over which the control protocol is spoken,
     /// without a greeting. When the other end closes before [`Engine::stop`], the process is ended.
     pub control: i32,
     /// `/proc/self/pagemap`.
     pub pagemap: i32,
-    /// The userfaultfd that serves its faults; without [`crate::kernel::uffd::FEATURES`]' fork
-    /// event.
+    /// The userfaultfd for its faults; without [`crate::kernel::uffd::FEATURES`]' fork event.
     pub userfault: Userfault,
     /// The devices, by number, with the descriptor of each that has clusters.
     pub devices: &'a [(DeviceDescription, i32)],
-    /// The devices among them that are to be used.
+    /// The devices that are to be used.
     pub permitted: DeviceMask,
 }
 
@@ -52,8 +51,8 @@ impl Engine {
         Engine::create(b"", b"")
     }
 
-    /// Gives the engine the things that it needs. Called once, before its threads are started. All
-    /// descriptors are in the table of the threads to come.
+    /// Gives the engine its parts. Called once, before its threads are started. All descriptors are
+    /// in the table of the threads to come.
     pub fn embed(&self, embedding: &Embedding<'_>) {
         self.descriptors.pagemap.store(embedding.pagemap, Relaxed);
         self.descriptors.control.store(embedding.control, Relaxed);
@@ -73,12 +72,12 @@ impl Engine {
         self.embedded.state.store(EMBEDDED, Release);
     }
 
-    /// The devices that may be used.
+    /// Returns the devices that may be used.
     pub(crate) fn permitted(&self) -> DeviceMask {
         DeviceMask::ALL.minus(DeviceMask::from_bits(self.embedded.forbidden.load(Relaxed)))
     }
 
-    /// The group's devices that may be used, with their numbers.
+    /// Returns the group's devices that may be used, with their numbers.
     pub(crate) fn permitted_devices(
         &self,
     ) -> impl Iterator<Item = (DeviceId, DeviceDescription, &'static DeviceEntry)> {
@@ -89,14 +88,14 @@ impl Engine {
     }
 
     /// Does the handler thread's work. Returns when [`Engine::stop`] was called and the evictor has
-    /// ended; returns `NoMemory` at once without memory for its buffers.
+    /// ended.
     ///
     /// # Errors
-    /// [`CreateError::NoMemory`].
+    /// [`CreateError::NoMemory`], at once, without memory for its buffers.
     ///
     /// # Safety
-    /// The calling thread is of its own and takes no signals; [`Engine::embed`] was called; this is
-    /// the only handler.
+    /// Must run in a thread of its own that takes no signals, after [`Engine::embed`]; this is the
+    /// only handler.
     pub unsafe fn serve_faults(&'static self) -> Result<(), CreateError> {
         self.threads.handler.store(sys::gettid(), Release);
         sys::raise_priority();
@@ -111,21 +110,22 @@ impl Engine {
     /// Does the evictor thread's work. Returns when [`Engine::stop`] was called.
     ///
     /// # Safety
-    /// The calling thread is of its own and takes no signals; [`Engine::embed`] was called; this is
-    /// the only evictor.
+    /// Must run in a thread of its own that takes no signals, after [`Engine::embed`]; this is the
+    /// only evictor.
     pub unsafe fn evict(&'static self) {
         sys::raise_priority();
         Evictor::live(self);
-        // A registered mapping goes away only when a thread reads the event of that, and no thread
+        // A registered mapping is removed only when a thread reads the event of that, and none
         // will: a copy of the descriptor may be left where threads of the program serve faults, or
-        // in a child of the program.
+        // in a child of it.
         self.arena.for_pieces(0, usize::MAX, |start, end| {
-            // SAFETY: nothing of the arena is ever swapped out.
+            // SAFETY: no page of the arena is ever swapped out.
             let _ = unsafe { self.userfault().unregister(start, end - start) };
         });
         // SAFETY: the descriptor is open as long as the threads.
         let control = unsafe { BorrowedFd::borrow_raw(self.descriptors.control.load(Relaxed)) };
-        // Wakes the handler, which waits for this end, and the thread that serves the other one.
+        // This wakes the handler, which waits for this end, and the thread that serves the other
+        // one.
         let _ = shutdown(control, Shutdown::Both);
     }
 
@@ -138,7 +138,8 @@ impl Engine {
     /// Gives all memory of the engine back to the system, the engine itself included.
     ///
     /// # Safety
-    /// Its threads have ended, no memory is managed, and the reference is not used again.
+    /// The engine's threads must have ended, nothing may be managed, and no code may use the
+    /// reference again.
     pub unsafe fn dismantle(&'static self) {
         let arena = self.arena;
         // SAFETY: by contract.
@@ -151,22 +152,22 @@ impl Engine {
         self.is_ours()
     }
 
-    /// The engine's figures.
+    /// Returns the engine's figures.
     pub fn published(&self) -> &Figures {
         self.figures()
     }
 
-    /// Its place in the segment.
+    /// Returns the engine's member in the segment.
     pub fn place(&self) -> &Member {
         self.member()
     }
 
-    /// How long faults took to be served.
+    /// Returns how long faults took to be served.
     pub fn latency(&self) -> &Latency {
         &self.embedded.latency
     }
 
-    /// Resident bytes of managed memory, as counted now.
+    /// Returns the resident bytes of managed memory, as counted now.
     pub fn managed_bytes(&self) -> u64 {
         self.embedded.managed_pages().max(0) as u64 * PAGE as u64
     }

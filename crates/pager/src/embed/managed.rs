@@ -1,5 +1,5 @@
-//! The memory that an embedder has managed: the embedder names ranges, and the evictor follows its
-//! commands for them; and how much of them is resident.
+//! The managed memory of an embedder: it names ranges, and the evictor follows its commands about
+//! them. The resident pages of these ranges are counted here.
 
 use crate::engine::Engine;
 use crate::kernel::futex::{self, Sharing};
@@ -12,16 +12,16 @@ use folioswap_policy::page::PageState;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 use rustix::io::Errno;
 
-/// The commands that an embedder can give for a range of whole pages.
+/// The commands for a range of whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Command {
     /// The range is managed from now on: private anonymous memory, writable. Where it is managed
     /// already, nothing changes.
     Manage = 1,
-    /// Pages of the range that are resident, or come back, stay so from now on.
+    /// The range stays resident as far as it is, or comes back, from now on.
     Keep = 2,
-    /// The opposite of [`Command::Keep`].
+    /// Undoes [`Command::Keep`].
     Release = 3,
 }
 
@@ -31,7 +31,7 @@ const DUPLICATE: u32 = 4;
 
 const DONE: u32 = 5;
 
-/// Time between two looks at the answer by the thread that waits for it.
+/// Time between two looks of a waiting thread at the answer to its command.
 const LOOK_NS: u64 = 100_000_000;
 
 /// The same for a command that the evictor may have put off, because it has to wait for the
@@ -39,24 +39,28 @@ const LOOK_NS: u64 = 100_000_000;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 impl Engine {
-    /// Has the evictor follow a command for the whole pages of `start..end`, and waits until it
-    /// has, which takes until the end of its present batch. Any thread of the embedder may call it.
+    /// Makes the evictor follow a command for the whole pages of `start..end`, and waits until
+    /// it did: until its present batch is over. Any thread of the embedder may call it.
     ///
     /// # Errors
-    /// Of [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges
-    /// are managed; BUSY, where another userfaultfd has the range. CHILD in a forked child, for
-    /// which no evictor works.
+    /// From [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges
+    /// are managed; BUSY, where another userfaultfd has the range. CHILD in a forked child, which
+    /// has no evictor.
     pub fn command(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {
         self.ask(command as u32, start, end, 0).map(|_| ())
     }
 
     /// Makes the managed memory from `target` on, which was never touched, a copy-on-write
-    /// duplicate of the `bytes` from `source` on: all are multiples of the page size. Stored pages
-    /// get a further reference, and pages in memory are copied, whatever the limit; a page that
+    /// duplicate of the `bytes` from `source` on; all are multiples of the page size. Any thread of
+    /// the embedder may call it.
+    ///
+    /// Stored pages are held once more, pages in memory are copied, whatever the limit; a page that
     /// changes meanwhile is copied as it was at some moment. Returns how many bytes were done, from
-    /// the first on: a page on its way to or from a device ends it, and is to be asked for again.
-    /// Any thread of the embedder may call it. Cost: 0.1 µs for each stored page; up to 16 MiB are
-    /// done at a time, and faults wait as long.
+    /// the first on: a page on its way to or from a device ends the call, which must then be made
+    /// again for the rest.
+    ///
+    /// Cost: 0.1 µs for a page that is stored. Up to 16 MiB are done at a time, and faults wait as
+    /// long.
     ///
     /// # Errors
     /// NOMEM: the system has no memory for a table or a page; the bytes done so far stay. CHILD in
@@ -91,8 +95,7 @@ impl Engine {
         }
     }
 
-    /// Follows the present command. The caller is the evictor and holds the gate; staging may be
-    /// ready or not.
+    /// Follows a command. Called by the evictor under the gate, whether staging is ready or not.
     pub(crate) fn follow_command(&self) {
         let commands = &self.embedded.commands;
         let command = commands.state.load(Acquire);
@@ -102,8 +105,8 @@ impl Engine {
             2 => self.keep(Command::Keep, start, end),
             3 => self.keep(Command::Release, start, end),
             DUPLICATE => {
-                // Put off where the handler does not make way: it may wait for memory, that is, for
-                // us.
+                // The command is put off where the handler does not make way: it may wait for
+                // memory, that is, for the evictor.
                 let Some(_handler_waits) = self.handler_outside() else { return };
                 let (done, result) = self.duplicate_step(start, commands.target.load(Relaxed), end - start);
                 commands.target.store(done, Relaxed);
@@ -143,8 +146,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `touch`, in order, with each page of `start..end` that is away or on its way back;
-    /// `touch` touches the page, and so waits for it. Ends where the limit is near.
+    /// Calls `touch` with each page of `start..end` that is away or on its way back, in order;
+    /// `touch` touches the page and so waits for it. Ends where the limit is near.
     pub fn for_pages_away(&self, start: usize, end: usize, mut touch: impl FnMut(usize)) {
         self.table.for_blocks_while(start, end, |first, block| {
             for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
@@ -161,7 +164,8 @@ impl Engine {
         });
     }
 
-    /// Resident pages of managed memory, asked of the kernel. Cost: about 5 ns for each.
+    /// Returns the number of resident managed pages, asked of the kernel. Cost: about 5 ns for
+    /// each.
     pub(crate) fn count_managed(&self) -> i64 {
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         let mut regions = [pagemap::EMPTY; 64];

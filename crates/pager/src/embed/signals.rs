@@ -1,12 +1,11 @@
 //! Faults that come as signals (UFFD_FEATURE_SIGBUS): each is served in the thread that faults, by
 //! the same code as in the handler thread, one at a time under the handler's lock. The handler
-//! thread of such an engine only reads events.
+//! thread of such an engine reads events alone.
 //!
 //! A serving thread runs in a signal handler with all signals blocked. It touches no managed
-//! memory, and the locks that it takes are never held by a thread that does, so it waits for no
+//! memory, and the locks that it takes are never held by a thread that does: so it waits for no
 //! thread that waits for it. The descriptors that it uses must be open in its table under the
-//! numbers of the pager threads'. It makes no asynchronous reads, because their ring belongs to one
-//! thread.
+//! numbers of the pager threads'; it makes no asynchronous reads, whose ring belongs to one thread.
 
 use crate::engine::embedded::Embedded;
 use crate::engine::{CreateError, Engine};
@@ -21,7 +20,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 
-/// Time between two looks whether the engine is stopped.
+/// Time between two checks whether the engine is stopped.
 const LOOK_NS: i64 = 500_000_000;
 
 impl Embedded {
@@ -32,9 +31,10 @@ impl Embedded {
 }
 
 impl Engine {
-    /// Replaces [`Engine::serve_faults`] where the userfaultfd was opened for
-    /// [`crate::kernel::uffd::Faults::Signals`]: prepares for [`Engine::serve_in_place`]. Called
-    /// once, after [`Engine::embed`], before the threads are started.
+    /// Prepares for [`Engine::serve_in_place`]. Called once, after [`Engine::embed`] and before the
+    /// threads are started, where the userfaultfd was opened for
+    /// [`crate::kernel::uffd::Faults::Signals`]; the handler thread then runs
+    /// [`Engine::serve_events`] in place of [`Engine::serve_faults`].
     ///
     /// # Errors
     /// [`CreateError::NoMemory`].
@@ -44,7 +44,7 @@ impl Engine {
         let mut handler = Handler::new(self, buffers);
         handler.reads.give_up_ring();
         let place = place.as_ptr().cast::<Handler>();
-        // SAFETY: fresh memory of the right size, page-aligned, as long as the engine.
+        // SAFETY: fresh memory of the right size, page-aligned, which stays as long as the engine.
         unsafe { place.write(handler) };
         self.embedded.served_in_place.store(place.cast(), Release);
         Ok(())
@@ -61,7 +61,7 @@ impl Engine {
             self.wait_for_event();
             self.make_way_for_evictor();
             let _one_at_a_time = self.locks.serve.lock();
-            // SAFETY: the handler is prepared, and used under the lock alone.
+            // SAFETY: the handler was prepared, and is used under the lock alone.
             unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() }.read_messages();
         }
     }
@@ -86,25 +86,24 @@ impl Engine {
         }
     }
 
-    /// Serves a fault of the calling thread, which then goes on or faults anew. At the limit it
-    /// waits for memory, as long as it takes.
+    /// Serves a fault of the calling thread; afterwards the thread faults no more, or anew. At the
+    /// limit it waits for memory, as long as it takes.
     ///
     /// # Safety
-    /// The caller is the handler of a SIGBUS that a touch of this engine's managed memory raised,
-    /// with all signals blocked, after [`Engine::prepare_for_signals`]; the calling thread holds no
-    /// lock of the engine.
+    /// Must be called in the handler of a SIGBUS that a touch of this engine's managed memory
+    /// raised, with all signals blocked, after [`Engine::prepare_for_signals`]; the calling thread
+    /// must hold no lock of the engine.
     pub unsafe fn serve_in_place(&'static self, address: usize, access: Access) {
         let begun = sys::now_ns();
-        // The thread number only says whether the thread may wait. This one may, because it is
-        // neither the evictor nor a thread that forks. Asking for its number would cost a system
-        // call.
+        // The thread's number only says whether it may wait, and it is neither the evictor nor one
+        // that forks, so any number will do. (To ask costs a system call.)
         let fault = Fault { address, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.locks.serve.lock();
-            // SAFETY: the handler is prepared, and used under the lock alone.
+            // SAFETY: the handler was prepared, and is used under the lock alone.
             let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
             if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {
-                // The lock is free meanwhile for faults that need no memory.
+                // Other threads may have faults that need no memory.
                 continue;
             }
             handler.serve(fault);
@@ -115,8 +114,8 @@ impl Engine {
         self.figures().add(folioswap_group::counters::Counter::FaultNanoseconds, took);
     }
 
-    /// The access that a fault was about to make, by the processor's error code (bit 0: a page is
-    /// there; bit 1: a write).
+    /// Returns the access of a fault by the processor's error code (bit 0: a page is there; bit 1:
+    /// a write).
     pub fn access_of(error_code: u64) -> Access {
         match error_code & 3 {
             3 => Access::WriteProtected,

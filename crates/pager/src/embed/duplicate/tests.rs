@@ -7,7 +7,7 @@ use folioswap_slots::SlotWord;
 use folioswap_space::space::Movers;
 use std::vec::Vec;
 
-/// 64 KiB of the program, registered, and aligned to 64 KiB.
+/// Maps and registers an aligned piece (64 KiB) of the program.
 fn piece(engine: &Engine) -> usize {
     let start = map(2 * PIECE).next_multiple_of(PIECE);
     engine.register_pieces(start, start + PIECE);
@@ -43,7 +43,7 @@ fn what_is_stored_is_held_once_more_and_what_is_in_memory_is_copied() {
         unsafe { engine.userfault().copy(source + page * PAGE, bytes.as_ptr(), PAGE) }.unwrap();
     }
     set(engine, source + 3 * PAGE, PageWord::PRESENT.remove(7).unwrap());
-    // Other memory was at the target before.
+    // Another page was at the target before.
     set(engine, target + 5 * PAGE, PageWord::PRESENT.remove(9).unwrap());
     engine.note_gone(4);
     assert_eq!(engine.duplicate_step(source, target, PIECE), (PIECE, Ok(())));
@@ -55,7 +55,7 @@ fn what_is_stored_is_held_once_more_and_what_is_in_memory_is_copied() {
     assert_eq!(holders(engine, stored[1]), 1);
     assert_eq!((word_at(target + PAGE) as u8, word_at(target + 4 * PAGE) as u8), (0x51, 0x54));
     assert_eq!(engine.pages_now(target, PIECE_PAGES).present, 0b1_0010, "nothing else came");
-    // The duplicate goes first, then its source.
+    // The duplicate is unmapped, then its source.
     engine.unmap_pages(target, target + PIECE);
     assert_eq!(holders(engine, stored[0]), 1);
     let mut found = [0; PAGE];
@@ -66,7 +66,7 @@ fn what_is_stored_is_held_once_more_and_what_is_in_memory_is_copied() {
     assert_eq!(engine.space.mm_stat().same_pages, 0);
 }
 
-/// Each of an entry's holders counts its share of it.
+/// Each holder of an entry counts its part of it.
 #[test]
 fn invariants_hold_with_many_holders_and_a_count_too_many_is_found() {
     let Some(engine) = watching_engine() else { return };
@@ -97,7 +97,7 @@ fn clean_pages_are_shared_unless_they_were_written() {
     let Some(engine) = watching_engine() else { return };
     let (source, entries) = clean_piece(engine);
     let target = piece(engine);
-    // Written without a change of the word.
+    // The page is written although its word does not know it.
     engine.userfault().unprotect(source + 2 * PAGE, PAGE).unwrap();
     // SAFETY: mapped by the test.
     unsafe { ((source + 2 * PAGE) as *mut u64).write_volatile(99) };
