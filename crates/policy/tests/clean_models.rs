@@ -68,6 +68,14 @@ enum Returns {
     KeepsTheFlag,
 }
 
+/// How a page is copied in.
+#[derive(Clone, Copy, PartialEq)]
+enum Copying {
+    Writable,
+    /// Write-protected from its first moment.
+    Protected,
+}
+
 /// The result of serving a write fault.
 #[derive(Clone, Copy, PartialEq)]
 enum Serve {
@@ -107,17 +115,17 @@ impl Page {
     fn free(&self) {
         assert_eq!(self.freed.fetch_add(1, AcqRel), 0, "the entry is freed twice");
     }
-    fn copy_in(&self, protected: bool, contents: u64) {
+    fn copy_in(&self, copy: Copying, contents: u64) {
         assert_eq!(self.freed.load(Acquire), 0, "read after it was freed");
         let mut kernel = self.kernel.lock().unwrap();
         assert!(!kernel.present, "the handler alone fills");
-        *kernel = Mapped { present: true, protected, contents };
+        *kernel = Mapped { present: true, protected: copy == Copying::Protected, contents };
     }
 
     /// Returns a page from staging: nothing is kept, and the evictor frees the entry.
     fn take_back(&self, claimed: PageWord) {
         let contents = self.staged.lock().unwrap().expect("what is leaving is in staging");
-        self.copy_in(false, contents);
+        self.copy_in(Copying::Writable, contents);
         self.word.set(claimed.returned().unwrap());
     }
 
@@ -128,7 +136,7 @@ impl Page {
             if let PageState::Leaving(_) = before.state() {
                 return self.take_back(claimed);
             }
-            self.copy_in(true, OLD);
+            self.copy_in(Copying::Protected, OLD);
             self.word.set(claimed.returned_clean(Heat::Cold).unwrap());
         }
     }
@@ -140,7 +148,7 @@ impl Page {
             if let PageState::Leaving(_) = before.state() {
                 return self.take_back(claimed);
             }
-            self.copy_in(false, OLD);
+            self.copy_in(Copying::Writable, OLD);
             match returns {
                 Returns::Right => {
                     self.word.set(claimed.returned().unwrap());

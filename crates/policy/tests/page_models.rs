@@ -23,6 +23,13 @@ struct Page {
     freed: AtomicUsize,
 }
 
+/// The kernel's answer to the handler's copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copying {
+    Taken,
+    Refused,
+}
+
 impl Page {
     fn leaving() -> Self {
         let entry = SwapEntry::from_raw(7).unwrap();
@@ -49,8 +56,8 @@ impl Page {
         self.staged.store(false, Release);
     }
 
-    /// A fault, as in `swap_in`. `copied` says whether the kernel took the copy.
-    fn fault(&self, copied: bool) {
+    /// A fault, as in `swap_in`.
+    fn fault(&self, copy: Copying) {
         loop {
             let before = self.word.load();
             let Some(claimed) = before.claim() else { return };
@@ -63,7 +70,7 @@ impl Page {
             } else {
                 assert!(self.located.load(Acquire), "read from a device before the location was set");
             }
-            if !copied {
+            if copy == Copying::Refused {
                 self.word.set(claimed.unclaim().unwrap());
                 return;
             }
@@ -109,7 +116,7 @@ fn model(
 #[test]
 fn a_fault_while_the_folio_is_written_back() {
     model(
-        |page| page.fault(true),
+        |page| page.fault(Copying::Taken),
         |page| {
             assert_eq!(page.word.load(), PageWord::PRESENT_HOT);
             assert_eq!(page.freed.load(Acquire), 1);
@@ -120,7 +127,7 @@ fn a_fault_while_the_folio_is_written_back() {
 #[test]
 fn a_fault_whose_copy_the_kernel_refuses() {
     model(
-        |page| page.fault(false),
+        |page| page.fault(Copying::Refused),
         |page| {
             assert!(matches!(page.word.load().state(), PageState::Stored(_)));
             assert_eq!(page.freed.load(Acquire), 0);
@@ -132,8 +139,8 @@ fn a_fault_whose_copy_the_kernel_refuses() {
 fn refused_once_then_served() {
     model(
         |page| {
-            page.fault(false);
-            page.fault(true);
+            page.fault(Copying::Refused);
+            page.fault(Copying::Taken);
         },
         |page| {
             assert_eq!(page.word.load(), PageWord::PRESENT_HOT);
@@ -157,7 +164,7 @@ fn a_removal_while_the_folio_is_written_back() {
 fn refused_then_removed() {
     model(
         |page| {
-            page.fault(false);
+            page.fault(Copying::Refused);
             page.remove();
         },
         |page| assert_eq!(page.freed.load(Acquire), 1),
