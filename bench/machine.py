@@ -87,6 +87,18 @@ def swap_on(device):
     subprocess.run(["swapon", "--priority", "32767", device], check=True)
 
 
+def swap_off(device):
+    """Disables swap on a device or file. While processes of a killed run still end, swapoff(8) can fail for want of memory
+    in their cgroup, so it is repeated for up to a minute."""
+    for _ in range(60):
+        if device not in read("/proc/swaps"):
+            return True
+        if subprocess.run(["swapoff", device], stderr=subprocess.DEVNULL).returncode != 0:
+            time.sleep(1)
+    print(f"{device} is still swap: swapoff failed", file=sys.stderr)
+    return False
+
+
 class SwapFile:
     """An ordinary swap file in the directory `place`."""
 
@@ -104,10 +116,7 @@ class SwapFile:
         if self.path is None:
             return
         path, self.path = self.path, None
-        subprocess.run(["swapoff", path], stderr=subprocess.DEVNULL)
-        if path in read("/proc/swaps"):
-            print(f"{path} is still swap: swapoff failed", file=sys.stderr)
-        else:
+        if swap_off(path):
             os.unlink(path)
         self.lock.close()
 
@@ -143,7 +152,7 @@ class Zram:
         if self.number is None:
             return
         number, self.number = self.number, None
-        subprocess.run(["swapoff", f"/dev/zram{number}"], stderr=subprocess.DEVNULL)
+        swap_off(f"/dev/zram{number}")
         for _ in range(100):
             try:
                 write(f"/sys/block/zram{number}/reset", "1")
@@ -229,7 +238,7 @@ class Groups:
     def close(self):
         """Kills everything inside and removes the groups."""
         for path in self.paths():
-            for _ in range(500):
+            for _ in range(3000):
                 self.kill()
                 try:
                     os.rmdir(path)
