@@ -126,7 +126,7 @@ named! {
         /// Folios of this order brought back as a whole.
         SwapIn = "swpin",
         /// Folios of this order that were requested with all pages away, and did not come back as a
-        /// whole (`docs/decisions/0010-order-follows-history.md`).
+        /// whole (docs/decisions/0010-order-follows-history.md).
         SwapInFallback = "swpin_fallback",
         /// Those of them for which the charge failed.
         SwapInFallbackCharge = "swpin_fallback_charge",

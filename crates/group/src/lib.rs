@@ -1,8 +1,8 @@
 //! The state that the members of a memory group and their supervisor share, and nothing else.
 //!
 //! A *group* is one `folioswap run`: a supervisor and the processes (members) that live within one
-//! limit. Engines are private to their process (`docs/decisions/0021-one-engine-per-process.md`).
-//! Between processes there are only
+//! limit. Engines are private to their process
+//! (`docs/decisions/0021-one-engine-per-process.md`). Between processes there are only
 //!
 //! * the **segment** ([`segment::Segment`]): a memfd of fixed layout, atomics only, no locks,
 //!   created and sized by the supervisor. A member writes only its own [`segment::Member`]; every
