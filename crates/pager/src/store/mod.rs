@@ -9,3 +9,4 @@ pub mod recompress;
 pub mod swap_out;
 pub mod swapoff;
 pub mod write_back;
+mod write_run;

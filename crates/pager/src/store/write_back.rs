@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::staging::ring::Berth;
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::demote::DemotionUnits;
+use crate::store::write_run::{Looked, WriteRun};
 use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
@@ -63,8 +64,6 @@ pub(crate) const RUN_BERTHS: usize = PARTS_MAX;
 
 const _: () = assert!(PIECE_PAGES <= PART_PAGES_MAX);
 
-const RUN_PAGES: usize = RUN_BERTHS * PIECE_PAGES;
-
 /// The outcome of a write-back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WrittenBack {
@@ -74,57 +73,6 @@ pub(crate) struct WrittenBack {
     pub(crate) folios: u64,
     /// No run of slots was free for all berths that were to be written together.
     pub(crate) was_cut: bool,
-}
-
-/// A berth that was looked at.
-#[derive(Clone, Copy)]
-struct Looked {
-    place: u32,
-    /// Its first page that goes to a shared device, and the number of pages from there on. Pages in
-    /// between that do not need to go are written too, because a run must be contiguous.
-    first: usize,
-    count: usize,
-    /// Pages of it that are stored by now.
-    stored: Pages,
-}
-
-/// The oldest berths of staging that are written back together: their pages for a shared device
-/// form one run there.
-struct WriteRun {
-    entries: [Option<SwapEntry>; RUN_PAGES],
-    pages: usize,
-    looked: [Looked; RUN_BERTHS],
-    folios: usize,
-}
-
-impl WriteRun {
-    const fn new() -> Self {
-        let none = Looked { place: 0, first: 0, count: 0, stored: 0 };
-        WriteRun { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_BERTHS], folios: 0 }
-    }
-
-    /// Adds a berth; the pages of the entries `wanted` go to a shared device.
-    fn push(&mut self, place: u32, wanted: &[Option<SwapEntry>; PIECE_PAGES], stored: Pages) {
-        let first = wanted.iter().position(Option::is_some).unwrap_or(0);
-        let end = wanted.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
-        let count = end - first;
-        self.entries[self.pages..self.pages + count].copy_from_slice(&wanted[first..end]);
-        self.pages += count;
-        self.looked[self.folios] = Looked { place, first, count, stored };
-        self.folios += 1;
-    }
-
-    /// Takes the youngest berth out.
-    fn pop(&mut self) -> Option<Looked> {
-        self.folios = self.folios.checked_sub(1)?;
-        let looked = self.looked[self.folios];
-        self.pages -= looked.count;
-        Some(looked)
-    }
-
-    fn looked(&self) -> &[Looked] {
-        &self.looked[..self.folios]
-    }
 }
 
 impl Engine {

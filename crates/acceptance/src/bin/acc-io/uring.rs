@@ -2,6 +2,7 @@
 
 use crate::{Caching, Outcome, RUN, content, evicted, expect, file};
 use folioswap_acceptance::data::{PAGE, Random};
+use folioswap_acceptance::memory::Mapping;
 use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::os::fd::AsRawFd;
