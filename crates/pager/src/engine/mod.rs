@@ -3,9 +3,17 @@
 //! A forked child inherits all of it by copy-on-write at the same addresses;
 //! `Engine::reset_in_child` makes it the child's.
 //!
-//! Locks, in the order in which they may be taken: `locks.gate`, `locks.moves`, `locks.write_back`.
-//! None is held while waiting for an event to be read, and the reader of events never takes
-//! `locks.gate`.
+//! | file | concept |
+//! |---|---|
+//! | `locks` | the locks, and their order |
+//! | `threads`, `placement`, `company`, `due` | the two pager threads: life, CPUs, pace |
+//! | `membership`, `link`, `join`, `account` | the group: its segment, its protocol, the charge |
+//! | `mappings`, `requests`, `advices`, `folio_sizes` | the program's memory |
+//! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
+//! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |
+//! | `fork_state`, `raw_tables`, `words` | forks and children, as state |
+//! | `embedded`, `commands` | the engine inside a program that asked for it, as state |
+//! | `counts`, `descriptors`, `workingset`, `tracing`, `ending` | counts, refaults, recording, ends |
 
 pub mod account;
 pub mod advices;

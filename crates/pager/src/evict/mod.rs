@@ -1,4 +1,28 @@
-//! The evictor thread: measures, registers memory, chooses what leaves, and moves it out.
+//! The evictor thread: it measures, registers memory, chooses pages that leave, and moves them out.
+//! A pass (`evictor.rs`) is a list of calls into the other files.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `evictor` | the thread, its rounds and passes; its parts are the next six |
+//! | `clock` | the hand, the present pages ahead of it, how fast pages age |
+//! | `survey` | the last measurements, and when the next are due |
+//! | `shortage` | the shortage that is being reclaimed for |
+//! | `tiers` | which device a page goes to, and what of the store goes on |
+//! | `upkeep` | recompression, compaction and validation, when nothing is short |
+//! | `hand_over` | rows that leave by the hand of the handler |
+//! | `measure`, `managed`, `announced` | sizes of the process and its parts |
+//! | `registration` | new mappings are registered with userfaultfd |
+//! | `wanted` | how much this process should give up, and for whom |
+//! | `batch`, `huge_page_batch` | one batch: rows leave, berths are written back |
+//! | `candidates` | the pages of a piece that may leave |
+//! | `isolate`, `moves` | the pages are claimed, and moved by UFFDIO_MOVE |
+//! | `page_out`, `cold` | advice of the program: MADV_PAGEOUT and MADV_COLD |
+//! | `direct_reclaim` | berths are offered to a handler that waits for memory |
+//! | `sharing` | memory that relatives share is protected |
+//! | `workingset` | the length of the inactive list |
+//! | `store_share` | the compressed store's share of the memory |
+//! | `recompress`, `swapoff` | when idle pages are recompressed; devices that come and go |
+//! | `validate` | every invariant, checked while the program runs |
 
 pub mod announced;
 pub mod batch;
