@@ -13,7 +13,7 @@
 //! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |
 //! | `fork_state`, `raw_tables`, `words` | forks and children, as state |
 //! | `embedded`, `commands` | the engine inside a program that asked for it, as state |
-//! | `counts`, `descriptors`, `workingset`, `tracing`, `ending` | counts, refaults, recording, ends |
+//! | `counts`, `descriptors`, `workingset`, `tracing`, `ending` | counts, refaults, ends |
 
 pub mod account;
 pub mod advices;
