@@ -79,7 +79,7 @@ class Bench:
                 used = zram.used()
                 compressed[0], compressed[1] = max(compressed[0], used[0]), max(compressed[1], used[1])
 
-            result = measure(command, group, self.place, self.options.timeout, sample=sample if zram else None)
+            result = measure(command, group, self.directory, self.options.timeout, sample=sample if zram else None)
             after = vmstat()
             if kind == "kernel":
                 result |= {"out": after[0] - before[0], "in": after[1] - before[1], "compressed": compressed[0],

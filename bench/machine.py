@@ -91,7 +91,7 @@ def swap_off(device):
     """Disables swap on a device or file. While processes of a killed run still end, swapoff(8) can fail for want of memory
     in their cgroup, so it is repeated for up to a minute."""
     for _ in range(60):
-        if device not in read("/proc/swaps"):
+        if device not in [line.split()[0] for line in read("/proc/swaps").splitlines()]:
             return True
         if subprocess.run(["swapoff", device], stderr=subprocess.DEVNULL).returncode != 0:
             time.sleep(1)

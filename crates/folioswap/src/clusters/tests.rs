@@ -18,7 +18,7 @@ fn lowest_first_by_priority_until_full_and_again_after_it_came_back() {
     let devices = vec![Device::ram("4M").priority(1), Device::ram("6M").priority(1), Device::ram("2M")];
     let devices = prepare(devices).expect("devices");
     let (mut clusters, files) = (Clusters::new(&devices), Opened(&devices));
-    assert_eq!(clusters.grant(segment, &files, 0b111, 3), [0, 3, 1], "equals take grants");
+    assert_eq!(clusters.grant(segment, &files, 0b111, 3), [0, 3, 1], "equals take turns");
     assert_eq!(segment.header.device_bytes.load(Relaxed), 6 << 20);
     assert_eq!(clusters.grant(segment, &files, 0b001, 1), [0_u32; 0]);
     assert!(segment.devices[0].is_full() && !segment.devices[1].is_full());
