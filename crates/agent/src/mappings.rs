@@ -5,11 +5,11 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
-use folioswap_pager::engine::advices::Advice;
-use folioswap_pager::program::announce::{Filling, Intent, Unevictable};
 use folioswap_pager::engine::Engine;
-use folioswap_pager::program::huge_advice::Advised;
+use folioswap_pager::engine::advices::Advice;
 use folioswap_pager::kernel::sys;
+use folioswap_pager::program::announce::{Filling, Intent, Unevictable};
+use folioswap_pager::program::huge_advice::Advised;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
 

@@ -8,8 +8,8 @@ use crate::start::engine;
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use folioswap_pager::program::announce::Intent;
 use folioswap_pager::kernel::sys;
+use folioswap_pager::program::announce::Intent;
 
 /// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded
 /// down: 2304 in its versions so far).
