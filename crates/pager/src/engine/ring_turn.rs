@@ -7,8 +7,11 @@ use crate::staging::ring::Staging;
 /// `locks.write_back`.
 ///
 /// One thread has it at a time: the evictor, or the handler while it holds the plan that the
-/// evictor offered ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile. A reader of
-/// events may look at berths too, with `locks.write_back` held.
+/// evictor offered ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile.
+///
+/// A reader of events changes the ring too: under `locks.write_back` it takes entries out of berths
+/// (`store/write_back.rs`: `write_back_page`). So the holder reads the entries of a berth only under
+/// that lock, and never keeps them over its end; the bounds of the ring are the holder's alone.
 pub(crate) struct RingTurn<'e> {
     engine: &'e Engine,
 }
@@ -28,14 +31,15 @@ impl<'e> RingTurn<'e> {
 
     /// The ring, to be read.
     pub(crate) fn ring(&self) -> &Staging {
-        // SAFETY: only the holder of the turn changes the ring, and `&self` says that it does not
-        // now.
+        // SAFETY: outside of the sections of `locks.write_back` only the holder of the turn changes
+        // the ring, and `&self` says that it does not now.
         unsafe { &*self.engine.staging.get() }
     }
 
     /// The ring, to be changed.
     pub(crate) fn ring_mut(&mut self) -> &mut Staging {
-        // SAFETY: as above; `&mut self` makes this the only use by the holder.
+        // SAFETY: as above; `&mut self` makes this the only use by the holder. It changes bounds,
+        // and berths that no reader of events knows yet or that it locks out.
         unsafe { &mut *self.engine.staging.get() }
     }
 }

@@ -206,13 +206,14 @@ impl Evictor {
 
     /// The ring, for reading.
     pub(crate) fn staging(&self) -> &Staging {
-        // SAFETY: only the evictor, which `&self` borrows, changes the ring now (see `ring_turn`).
+        // SAFETY: outside of the sections of `locks.write_back` only the evictor, which `&self`
+        // borrows, changes the ring now (see `RingTurn`).
         unsafe { &*self.engine.staging.get() }
     }
 
     /// The ring, for changes.
     pub(crate) fn staging_mut(&mut self) -> &mut Staging {
-        // SAFETY: as for `ring_turn`; `&mut self` makes this the only use.
+        // SAFETY: as for `ring_turn`; `&mut self` makes this the only use by the evictor.
         unsafe { &mut *self.engine.staging.get() }
     }
 
