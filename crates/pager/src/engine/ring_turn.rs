@@ -10,8 +10,8 @@ use crate::staging::ring::Staging;
 /// evictor offered ([`crate::engine::plans::HeldPlan`]); the evictor sleeps meanwhile.
 ///
 /// A reader of events changes the ring too: under `locks.write_back` it takes entries out of berths
-/// (`store/write_back.rs`: `write_back_page`). So the holder reads the entries of a berth only under
-/// that lock, and never keeps them over its end; the bounds of the ring are the holder's alone.
+/// (`store/write_back.rs`: `write_back_page`). So the holder reads entries of a berth under that
+/// lock, and never keeps them over its end; the bounds of the ring are the holder's alone.
 pub(crate) struct RingTurn<'e> {
     engine: &'e Engine,
 }
