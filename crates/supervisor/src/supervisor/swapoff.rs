@@ -130,6 +130,8 @@ impl Supervisor {
             let lost = lost.saturating_sub(swapoff.lost_before);
             self.clusters.remove(&self.settings.segment.mapped, device);
             self.networks.remove(device);
+            // Its file system can be unmounted from now on, because no descriptor of it is left.
+            self.settings.devices.devices[device].directory = None;
             self.end_swapoff(DeviceUsage::Off, SwapoffEnd::Done { lost });
         } else if now.duration_since(swapoff.moved_at) >= PATIENCE {
             self.give_up_swapoff();
