@@ -42,4 +42,10 @@ impl<'e> RingTurn<'e> {
         // and berths that no reader of events knows yet or that it locks out.
         unsafe { &mut *self.engine.staging.get() }
     }
+
+    /// The ring, to be changed for as long as the turn lasts.
+    pub(crate) fn into_ring(self) -> &'e mut Staging {
+        // SAFETY: as for `ring_mut`; the turn is used up.
+        unsafe { &mut *self.engine.staging.get() }
+    }
 }

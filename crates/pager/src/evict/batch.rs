@@ -213,8 +213,7 @@ impl Evictor {
 
     /// The ring, for changes.
     pub(crate) fn staging_mut(&mut self) -> &mut Staging {
-        // SAFETY: as for `ring_turn`; `&mut self` makes this the only use by the evictor.
-        unsafe { &mut *self.engine.staging.get() }
+        self.ring_turn().into_ring()
     }
 
     /// The pages of a piece that may be taken now. Where write-back is stuck, its clean pages leave

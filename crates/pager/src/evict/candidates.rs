@@ -19,7 +19,7 @@ pub(crate) fn is_carried_out(now: u32, removal: u32) -> bool {
     now.wrapping_sub(removal) >= REMOVAL_EPOCHS
 }
 
-/// Who asks for pages.
+/// The asker for pages.
 pub(crate) enum Asks<'a> {
     /// The clock, which wants only cold pages.
     Clock(&'a mut Aging),
@@ -37,7 +37,7 @@ impl Asks<'_> {
     }
 }
 
-/// What one of the kernel's huge pages is to whoever asks for pages.
+/// One of the kernel's huge pages, as the asker for pages sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugePageLook {
     /// All of it may leave.

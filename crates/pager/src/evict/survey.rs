@@ -1,4 +1,4 @@
-//! What the evictor has seen of the process: its size, its mappings, its growth and its idleness.
+//! The evictor's view of the process: its size, its mappings, its growth and its idleness.
 
 use crate::engine::due::Due;
 use crate::evict::announced::Announced;

@@ -1,4 +1,4 @@
-//! What the evictor does when nothing is short: recompression, compaction, validation.
+//! The evictor's upkeep, when nothing is short: recompression, compaction, validation.
 
 use crate::engine::due::Due;
 use crate::store::recompress::Rounds;

@@ -17,7 +17,7 @@ const CRAWL_NS: u64 = 10_000_000_000;
 /// How often, in [`STUCK_NS`], an evictor must have found that no member had anything left to give.
 const WITNESSES: u32 = 100;
 
-/// What an evictor sees after a round.
+/// The situation that an evictor sees after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// The group is below its limit, a fault was served, or something was taken.
