@@ -13,7 +13,7 @@ use core::sync::atomic::{
 /// The program's mappings, as far as the engine manages them.
 #[repr(C)]
 pub struct Mappings {
-    /// The registered ranges. Protected by [`Locks::moves`](crate::engine::locks::Locks::moves).
+    /// The registered ranges. Protected by `Locks::moves`.
     pub(crate) registered: UnsafeCell<Ranges>,
     /// 0 until memory is registered with userfaultfd for the first time.
     pub(crate) engaged: AtomicU32,
@@ -31,7 +31,7 @@ pub struct Mappings {
 }
 
 /// The program's advice on its memory. The sets are protected by
-/// [`Locks::kept`](crate::engine::locks::Locks::kept).
+/// `Locks::kept`.
 #[repr(C)]
 pub struct Said {
     /// Ranges that must stay resident (thread control blocks, stacks).
