@@ -6,7 +6,7 @@ use crate::engine::ring_turn::RingTurn;
 use crate::kernel::uffd::{Userfault, Watch};
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::RECYCLED_BERTHS;
-use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use crate::units::{BLOCK, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
@@ -130,9 +130,9 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     let entry = engine.space.allocate(Order::ZERO, FolioId(0)).expect("a slot");
     engine.space.write(&mut Scratch::new(), entry, page, IncompressiblePolicy::Keep).expect("room");
     engine.space.leave_cache(entry, 1, engine.workingset.shadow());
-    let block = engine.table.block_or_insert(address, engine.arena).expect("memory");
+    let block = engine.table.block_or_insert(BlockAddr::containing(address), engine.arena).expect("memory");
     let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
-    block.set(address % BLOCK / PAGE, word.expect("transitions"));
+    block.set(PageInBlock::new(address % BLOCK / PAGE), word.expect("transitions"));
     entry
 }
 
@@ -194,9 +194,12 @@ pub(crate) fn clean_piece(engine: &Engine) -> (usize, [SwapEntry; PIECE_PAGES]) 
         let entry = store_page(engine, address, &contents);
         // SAFETY: mapped by the test; the page is missing.
         unsafe { engine.userfault().copy_protected(address, contents.as_ptr(), PAGE) }.unwrap();
-        let block = engine.table.block(address).unwrap();
-        let stored = block.word(page_index(address));
-        block.set(page_index(address), stored.claim().unwrap().returned_clean(Heat::Cold).unwrap());
+        let block = engine.table.block(BlockAddr::containing(address)).unwrap();
+        let stored = block.word(PageAddr::containing(address).index());
+        block.set(
+            PageAddr::containing(address).index(),
+            stored.claim().unwrap().returned_clean(Heat::Cold).unwrap(),
+        );
         entry
     });
     engine.counts.clean_pages.store(PIECE_PAGES as u64, Relaxed);

@@ -8,7 +8,7 @@ use crate::history::History;
 use crate::lock::SpinLock;
 use crate::memory::Memory;
 use crate::page::PageWord;
-use crate::units::{ADDRESS_BITS, BLOCK, BLOCK_PAGES};
+use crate::units::{ADDRESS_BITS, BLOCK_PAGES, BlockAddr, PageInBlock};
 use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
 use core::ptr::null_mut;
@@ -41,23 +41,23 @@ pub struct Block {
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Reads the word of page `index` (0..512).
-    pub fn word(&self, index: usize) -> PageWord {
-        PageWord::from_bits(self.words[index].load(Acquire))
+    /// Reads the word of a page.
+    pub fn word(&self, index: PageInBlock) -> PageWord {
+        PageWord::from_bits(self.words[index.get()].load(Acquire))
     }
     /// Replaces `old` by `new`.
     ///
     /// # Errors
     /// Returns the word that was found instead of `old`.
-    pub fn replace(&self, index: usize, old: PageWord, new: PageWord) -> Result<(), PageWord> {
-        match self.words[index].compare_exchange(old.bits(), new.bits(), AcqRel, Acquire) {
+    pub fn replace(&self, index: PageInBlock, old: PageWord, new: PageWord) -> Result<(), PageWord> {
+        match self.words[index.get()].compare_exchange(old.bits(), new.bits(), AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(found) => Err(PageWord::from_bits(found)),
         }
     }
     /// Writes a word that no other thread may change now (see the table of [`crate::page`]).
-    pub fn set(&self, index: usize, word: PageWord) {
-        self.words[index].store(word.bits(), Release);
+    pub fn set(&self, index: PageInBlock, word: PageWord) {
+        self.words[index.get()].store(word.bits(), Release);
     }
 }
 
@@ -91,16 +91,22 @@ impl PageTable {
         }
     }
 
-    fn indices(address: usize) -> Option<(usize, usize)> {
-        if address >> ADDRESS_BITS != 0 {
+    fn indices(block: BlockAddr) -> Option<(usize, usize)> {
+        if block.raw() >> ADDRESS_BITS != 0 {
             return None;
         }
-        let block = address / BLOCK;
-        Some((block >> DIRECTORY_BITS, block & (DIRECTORY - 1)))
+        let number = block.number();
+        Some((number >> DIRECTORY_BITS, number & (DIRECTORY - 1)))
     }
 
-    /// Returns the block that holds `address`, if it has one. Cost: lock-free, two loads.
-    pub fn block(&self, address: usize) -> Option<&Block> {
+    /// Returns the block at this address, or of this page or piece, if there is one. Cost:
+    /// lock-free, two loads.
+    #[inline]
+    pub fn block(&self, address: impl Into<BlockAddr>) -> Option<&Block> {
+        self.find(address.into())
+    }
+
+    fn find(&self, address: BlockAddr) -> Option<&Block> {
         let (high, low) = Self::indices(address)?;
         // SAFETY: directories and blocks are never given back to the system, and pointers are
         // published with Release.
@@ -111,18 +117,21 @@ impl PageTable {
         }
     }
 
-    /// Returns the block that holds `address`, and makes it if there is none. Returns `None` when
-    /// `memory` has none or the address is not a user address.
-    pub fn block_or_insert(&self, address: usize, memory: &impl Memory) -> Option<&Block> {
-        if let Some(block) = self.block(address) {
-            return Some(block);
-        }
+    /// Returns the block at this address, or of this page or piece, and makes it if there is none.
+    /// Returns `None` when `memory` has none or the address is not a user address.
+    #[inline]
+    pub fn block_or_insert(&self, address: impl Into<BlockAddr>, memory: &impl Memory) -> Option<&Block> {
+        let address = address.into();
+        self.find(address).or_else(|| self.insert(address, memory))
+    }
+
+    fn insert(&self, address: BlockAddr, memory: &impl Memory) -> Option<&Block> {
         let (high, low) = Self::indices(address)?;
         let mut pool = self.pool.lock();
         let root = Self::directory(&self.root, memory)?;
         let directory = Self::directory(&root.entries[high], memory)?;
         let pointer = &directory.entries[low];
-        // SAFETY: as in `block`.
+        // SAFETY: as in `find`.
         if let Some(block) = unsafe { pointer.load(Acquire).as_ref() } {
             return Some(block);
         }
@@ -145,8 +154,8 @@ impl PageTable {
         Some(unsafe { &*directory })
     }
 
-    /// Calls `each` for every block that intersects `start..end`, with the block's first address.
-    pub fn for_blocks(&self, start: usize, end: usize, mut each: impl FnMut(usize, &Block)) {
+    /// Calls `each` for every block that intersects `start..end`, with the block's address.
+    pub fn for_blocks(&self, start: usize, end: usize, mut each: impl FnMut(BlockAddr, &Block)) {
         self.for_blocks_while(start, end, |address, block| {
             each(address, block);
             ControlFlow::Continue(())
@@ -158,25 +167,25 @@ impl PageTable {
         &self,
         start: usize,
         end: usize,
-        mut each: impl FnMut(usize, &Block) -> ControlFlow<()>,
+        mut each: impl FnMut(BlockAddr, &Block) -> ControlFlow<()>,
     ) {
-        // SAFETY: as in `block`.
+        // SAFETY: as in `find`.
         let Some(root) = (unsafe { self.root.load(Acquire).as_ref() }) else { return };
-        let mut address = start & !(BLOCK - 1);
+        let mut address = BlockAddr::containing(start);
         let end = end.min(1 << ADDRESS_BITS);
-        while address < end {
+        while address.raw() < end {
             let Some((high, low)) = Self::indices(address) else { return };
-            // SAFETY: as in `block`.
+            // SAFETY: as in `find`.
             match unsafe { root.entries[high].load(Acquire).as_ref() } {
-                None => address = (high + 1) << (DIRECTORY_BITS + 21),
+                None => address = BlockAddr::containing((high + 1) << (DIRECTORY_BITS + 21)),
                 Some(directory) => {
-                    // SAFETY: as in `block`.
+                    // SAFETY: as in `find`.
                     if let Some(block) = unsafe { directory.entries[low].load(Acquire).as_ref() }
                         && each(address, block).is_break()
                     {
                         return;
                     }
-                    address += BLOCK;
+                    address = address.plus(1);
                 }
             }
         }
@@ -187,10 +196,10 @@ impl PageTable {
     /// The block's words must all be `Present` or `Removed`. The caller must be sure that no other
     /// thread still changes it (it holds the move lock, and the fault handler is the caller). A
     /// thread that only reads a word may find that of another address.
-    pub fn recycle(&self, address: usize) {
+    pub fn recycle(&self, address: BlockAddr) {
         let Some((high, low)) = Self::indices(address) else { return };
         let mut pool = self.pool.lock();
-        // SAFETY: as in `block`.
+        // SAFETY: as in `find`.
         let block = unsafe {
             let Some(root) = self.root.load(Acquire).as_ref() else { return };
             let Some(directory) = root.entries[high].load(Acquire).as_ref() else { return };

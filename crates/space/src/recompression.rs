@@ -18,7 +18,7 @@ use folioswap_slots::SwapEntry;
 /// Working memory of the thread that recompresses: 164 KiB, of which a third stays untouched.
 /// All-zero memory is valid.
 #[repr(C, align(4096))]
-pub struct Room {
+pub struct Workspace {
     page: Page,
     /// The page that the new object gives.
     again: Page,
@@ -26,14 +26,14 @@ pub struct Room {
     decoder: Decoder,
 }
 
-impl Room {
+impl Workspace {
     /// Creates fresh working memory.
     pub const fn new() -> Self {
-        Room { page: [0; 4096], again: [0; 4096], encoder: Encoder::new(), decoder: Decoder::new() }
+        Workspace { page: [0; 4096], again: [0; 4096], encoder: Encoder::new(), decoder: Decoder::new() }
     }
 }
 
-impl Default for Room {
+impl Default for Workspace {
     fn default() -> Self {
         Self::new()
     }
@@ -81,8 +81,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     ///
     /// # Errors
     /// [`NoMemory`]: the store got none for the new object; everything is as before.
-    pub fn recompress(&self, entry: SwapEntry, room: &mut Room) -> Result<Recompression, NoMemory> {
-        let Room { page, again, encoder, decoder } = room;
+    pub fn recompress(&self, entry: SwapEntry, workspace: &mut Workspace) -> Result<Recompression, NoMemory> {
+        let Workspace { page, again, encoder, decoder } = workspace;
         let Some(owner) = Owner::new(entry.to_raw() & ((1 << Owner::BITS) - 1)) else {
             return Ok(Recompression::Passed);
         };

@@ -7,7 +7,7 @@ use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
-use folioswap_space::recompression::{Recompression, Room};
+use folioswap_space::recompression::{Recompression, Workspace};
 use folioswap_space::space::{Movers, Space};
 use heap::Heap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -159,11 +159,11 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
         // The evictor's side: it alone recompresses and compacts, and goes on with pages freed
         // meanwhile.
         let evictor = scope.spawn(|| {
-            let mut room = Box::new(Room::new());
+            let mut workspace = Box::new(Workspace::new());
             let (mut saved_bytes, mut done, mut passed) = (0, 0, 0);
             for entries in entries.chunks(100) {
                 for &entry in entries {
-                    match space.recompress(entry, &mut room).unwrap() {
+                    match space.recompress(entry, &mut workspace).unwrap() {
                         Recompression::Done { saved } => {
                             saved_bytes += u64::from(saved);
                             done += 1;
@@ -180,7 +180,10 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
             while !is_last {
                 is_last = all_are_freed.load(Relaxed);
                 entries.iter().for_each(|&entry| {
-                    assert!(!matches!(space.recompress(entry, &mut room).unwrap(), Recompression::Settled));
+                    assert!(!matches!(
+                        space.recompress(entry, &mut workspace).unwrap(),
+                        Recompression::Settled
+                    ));
                 });
             }
             (saved_bytes, done, passed)
@@ -231,7 +234,7 @@ fn pages_are_read_and_freed_while_they_are_recompressed_and_moved() {
 fn what_was_recompressed_is_demoted() {
     let heap = Heap::default();
     let (space, _file, _) = with_file(&heap);
-    let mut room = Box::new(Room::new());
+    let mut workspace = Box::new(Workspace::new());
     let stored = |number| {
         space.reserve_frames().unwrap();
         let entry = space.allocate(Order::ZERO, FolioId(1)).unwrap();
@@ -241,7 +244,7 @@ fn what_was_recompressed_is_demoted() {
     };
     let entries: Vec<_> = (0..64).map(|number| Some(stored(number))).collect();
     for entry in entries.iter().flatten() {
-        assert!(matches!(space.recompress(*entry, &mut room), Ok(Recompression::Done { .. })));
+        assert!(matches!(space.recompress(*entry, &mut workspace), Ok(Recompression::Done { .. })));
     }
     let (mut run, mut decoder) = (Box::new(Run([[0; 4096]; 64])), Box::new(Decoder::new()));
     assert_eq!(space.demote_run(&entries, &mut decoder, &mut run.0, DeviceMask::ALL), Ok(64));
@@ -250,7 +253,7 @@ fn what_was_recompressed_is_demoted() {
         space.read(*entry, &mut decoder, &mut run.0[0], Movers::Running).unwrap();
         assert!(run.0[0] == digits(number as u64), "page {number}");
         // A page in a file is not the store's to recompress.
-        assert_eq!(space.recompress(*entry, &mut room), Ok(Recompression::Passed));
+        assert_eq!(space.recompress(*entry, &mut workspace), Ok(Recompression::Passed));
     }
 }
 

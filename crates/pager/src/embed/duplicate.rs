@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::engine::ending::certainly;
 use crate::kernel::pagemap::{self, Now};
 use crate::kernel::uffd::Stopped;
-use crate::units::{BLOCK, PAGE, PIECE_PAGES, page_index};
+use crate::units::{PAGE, PIECE_PAGES, PageAddr};
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
@@ -99,7 +99,7 @@ impl Engine {
         let (end, mut blocks, mut stopped) = (source + bytes, 0, None);
         // Memory without a block was never touched.
         self.table.for_blocks_while(source, end, |base, block| {
-            let range = base.max(source)..end.min(base + BLOCK);
+            let range = base.raw().max(source)..end.min(base.end());
             let stop = match blocks {
                 STEP_BLOCKS => Err((range.start, Ok(()))),
                 _ => step.block(block, range.clone(), target + (range.start - source)),
@@ -125,7 +125,7 @@ impl Step<'_> {
             let now = certainly(engine, ask);
             for page in 0..pages {
                 let (at, to) = (start + page * PAGE, target + (start - range.start) + page * PAGE);
-                let result = match source_of(block.word(page_index(at)), now, page) {
+                let result = match source_of(block.word(PageAddr::containing(at).index()), now, page) {
                     Source::Hole => Ok(()),
                     Source::Stored(entry) => self.append(entry, to),
                     Source::InMemory if self.copied < STEP_COPIES => match self.copy(at, to) {
@@ -159,20 +159,19 @@ impl Step<'_> {
         let engine = self.engine;
         let last = target + (pages as usize - 1) * PAGE;
         for address in [target, last] {
-            engine.table.block_or_insert(address, engine.arena).ok_or(Errno::NOMEM)?;
+            engine.table.block_or_insert(PageAddr::containing(address), engine.arena).ok_or(Errno::NOMEM)?;
         }
         engine.space.duplicate(first, pages).map_err(|_| Errno::NOMEM)?;
         for page in 0..pages as usize {
-            let address = target + page * PAGE;
-            let (Some(block), Some(entry)) = (engine.table.block(address), first.checked_add(page as u64))
-            else {
+            let at = PageAddr::containing(target).plus(page);
+            let (Some(block), Some(entry)) = (engine.table.block(at), first.checked_add(page as u64)) else {
                 unreachable!("both are there: the block was made above, the entry was found in a word")
             };
-            let word = block.word(page_index(address));
+            let word = block.word(at.index());
             let Some(stored) = word.duplicate(entry) else {
                 unreachable!("nothing of the target was ever touched")
             };
-            block.set(page_index(address), stored);
+            block.set(at.index(), stored);
         }
         engine.note_gone(u64::from(pages));
         Ok(())
@@ -182,7 +181,7 @@ impl Step<'_> {
     fn copy(&mut self, source: usize, target: usize) -> Result<(), Errno> {
         let engine = self.engine;
         // A page that comes to memory has a word.
-        engine.table.block_or_insert(target, engine.arena).ok_or(Errno::NOMEM)?;
+        engine.table.block_or_insert(PageAddr::containing(target), engine.arena).ok_or(Errno::NOMEM)?;
         // SAFETY: the kernel reads the source itself, whatever it is. The page is present, and
         // nothing takes it away: we hold the gate.
         let result = unsafe { engine.userfault().copy(target, source as *const u8, PAGE) };

@@ -2,10 +2,11 @@
 //! them. The resident pages of these ranges are counted here.
 
 use crate::engine::Engine;
+use crate::engine::words::pages_within;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::pagemap;
 use crate::kernel::uffd::Watch;
-use crate::units::{BLOCK, PAGE, page_index};
+use crate::units::PAGE;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_policy::page::PageState;
@@ -150,14 +151,14 @@ impl Engine {
     /// `touch` touches the page and so waits for it. Ends where the limit is near.
     pub fn for_pages_away(&self, start: usize, end: usize, mut touch: impl FnMut(usize)) {
         self.table.for_blocks_while(start, end, |first, block| {
-            for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
-                let state = block.word(page_index(address)).state();
+            for index in pages_within(first, start, end) {
+                let state = block.word(index).state();
                 if matches!(state, PageState::Stored(_) | PageState::Leaving(_) | PageState::Returning(_)) {
                     let bound = self.bound();
                     if bound.charge >= Watermarks::of(bound.limit).low {
                         return ControlFlow::Break(());
                     }
-                    touch(address);
+                    touch(first.page(index).raw());
                 }
             }
             ControlFlow::Continue(())

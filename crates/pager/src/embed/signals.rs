@@ -14,7 +14,7 @@ use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
-use crate::units::PAGE;
+use crate::units::{PAGE, PageAddr};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -97,7 +97,8 @@ impl Engine {
         let begun = sys::now_ns();
         // The thread's number only says whether it may wait, and it is neither the evictor nor one
         // that forks, so any number will do. (To ask costs a system call.)
-        let fault = Fault { address, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
+        let page = PageAddr::containing(address);
+        let fault = Fault { page, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.locks.serve.lock();
             // SAFETY: the handler was prepared, and is used under the lock alone.

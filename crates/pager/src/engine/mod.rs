@@ -68,7 +68,7 @@ use crate::kernel::pagemap;
 use crate::kernel::thread::STACK_BYTES;
 use crate::kernel::uffd::Userfault;
 use crate::staging::ring::Staging;
-use crate::units::PAGE;
+use crate::units::{PAGE, PageAddr};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -228,10 +228,10 @@ impl Engine {
         Userfault(self.descriptors.userfault.load(Relaxed))
     }
 
-    /// The kernel's present view of the `pages` (up to 16) of the program from `address` on.
+    /// The kernel's present view of the `pages` (up to 16) of the program from `first` on.
     /// Without an answer no page is known.
-    pub(crate) fn pages_now(&self, address: usize, pages: usize) -> pagemap::Now {
-        pagemap::now(self.descriptors.pagemap.load(Relaxed), address, pages).unwrap_or_default()
+    pub(crate) fn pages_now(&self, first: PageAddr, pages: usize) -> pagemap::Now {
+        pagemap::now(self.descriptors.pagemap.load(Relaxed), first.raw(), pages).unwrap_or_default()
     }
 
     /// Reports that the calling thread has panicked: the supervisor then says that the pager

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::kernel::uffd::Watch;
 use crate::kernel::{pagemap, sys};
 use crate::staging::ring::empty_target;
-use crate::units::BLOCK;
+use crate::units::{BLOCK, BlockAddr};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use folioswap_group::segment::Scope;
@@ -238,17 +238,17 @@ impl Engine {
 
     /// Asks for a huge page. Returns whether there is one, or headroom to take one from the system,
     /// and below the limit headroom for this many bytes besides.
-    pub(crate) fn ask_for_whole_and(&self, bytes: u64) -> bool {
+    pub(crate) fn ask_for_huge_page_and(&self, bytes: u64) -> bool {
         self.pool.wanted.store(IDLE_LOOKS, Relaxed);
         let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
-        let whole = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
+        let more = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
         let bound = self.bound();
-        bound.charge + whole + bytes <= bound.limit
+        bound.charge + more + bytes <= bound.limit
     }
 
-    /// Records that the huge page has been moved to the program, at `to`.
-    pub(crate) fn huge_page_has_moved(&self, taken: Taken, to: usize) {
-        if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to) {
+    /// Records that the huge page has been moved to this block of the program.
+    pub(crate) fn huge_page_has_moved(&self, taken: Taken, to: BlockAddr) {
+        if pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), to.raw()) {
             self.pool.leave(taken, EMPTY);
         } else {
             // A page table stood there: the kernel moved single pages, and their own page table is

@@ -2,7 +2,7 @@
 //! and the folios that it has compressed.
 
 use crate::engine::Engine;
-use crate::staging::ring::BERTHS_MAX;
+use crate::staging::ring::{BERTHS_MAX, BerthIndex};
 use crate::units::Pages;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU16, AtomicU64};
@@ -82,14 +82,14 @@ impl Shares {
     }
 
     /// The pages of the folio in this berth whose bytes are stored already.
-    pub(crate) fn stored(&self, place: u32) -> Pages {
-        self.stored[place as usize].load(Relaxed)
+    pub(crate) fn stored(&self, berth: BerthIndex) -> Pages {
+        self.stored[berth.index()].load(Relaxed)
     }
 
     /// Forgets the stored pages of this berth, whose folio is written back.
-    pub(crate) fn forget(&self, place: u32) {
-        if self.stored(place) != 0 {
-            self.stored[place as usize].store(0, Relaxed);
+    pub(crate) fn forget(&self, berth: BerthIndex) {
+        if self.stored(berth) != 0 {
+            self.stored[berth.index()].store(0, Relaxed);
         }
     }
 
@@ -115,7 +115,7 @@ impl Shares {
 impl Engine {
     /// Whether this page of the folio in staging needs no write any more, because it is clean or
     /// its bytes are stored already.
-    pub(crate) fn is_stored(&self, place: u32, clean: Pages, page: usize) -> bool {
-        (clean | self.shares.stored(place)) >> page & 1 != 0
+    pub(crate) fn is_stored(&self, berth: BerthIndex, clean: Pages, page: usize) -> bool {
+        (clean | self.shares.stored(berth)) >> page & 1 != 0
     }
 }

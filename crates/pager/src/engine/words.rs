@@ -2,16 +2,16 @@
 //! after a mapping that moves.
 
 use crate::engine::Engine;
-use crate::units::{BLOCK, BLOCK_PAGES, PAGE, page_index};
+use crate::units::{BLOCK_PAGES, BlockAddr, PAGE, PageAddr, PageInBlock};
 use folioswap_group::protocol::Ending;
 use folioswap_policy::page::PageWord;
 use folioswap_policy::page_table::PageTable;
 
-/// The indices of the pages of the block at `base` that lie in `start..end`.
-pub(crate) fn pages_within(base: usize, start: usize, end: usize) -> core::ops::Range<usize> {
-    let first = start.saturating_sub(base) / PAGE;
-    let last = (end.min(base + BLOCK) - base).div_ceil(PAGE);
-    first.min(BLOCK_PAGES)..last
+/// The indices of the pages of this block that lie in `start..end`.
+pub(crate) fn pages_within(block: BlockAddr, start: usize, end: usize) -> impl Iterator<Item = PageInBlock> {
+    let first = start.saturating_sub(block.raw()) / PAGE;
+    let last = (end.min(block.end()) - block.raw()).div_ceil(PAGE);
+    PageInBlock::range(first.min(BLOCK_PAGES)..last)
 }
 
 /// Moves the words of a range to the address where its mapping went.
@@ -23,9 +23,9 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
                 continue;
             }
             block.set(index, PageWord::PRESENT);
-            let target = to + (base + index * PAGE - from);
+            let target = PageAddr::containing(to + (base.page(index).raw() - from));
             match table.block_or_insert(target, engine.arena) {
-                Some(there) => there.set(page_index(target), word),
+                Some(there) => there.set(target.index(), word),
                 // Without memory for a table the words of the page are lost, so the process ends,
                 // with a message.
                 None => engine.end(Ending::NoTable, None),

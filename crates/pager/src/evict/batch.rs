@@ -17,7 +17,7 @@ use crate::staging::isolation::{Isolation, Refused};
 use crate::staging::ring::RECYCLED_BERTHS;
 use crate::staging::ring::Staging;
 use crate::staging::row::{ROW_PIECES, Row, Rows};
-use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use crate::units::{BLOCK, PAGE, PIECE_PAGES, PageAddr, Pages, PieceAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 
@@ -121,7 +121,7 @@ impl Evictor {
             let (piece, present) = self.piece_of_regions();
             self.clock.aging.note(u64::from(present.count_ones()), 0);
             let Ok(wanted) = self.wanted_of(piece, present, batch) else { break };
-            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece.page(0))) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if self.take_row(before, batch).is_some() {
                     return;
@@ -137,7 +137,7 @@ impl Evictor {
         if row.is_empty() {
             return false;
         }
-        let rows = self.engine.rows_at(row.start());
+        let rows = self.engine.rows_at(row.start().page(0));
         row.is_open(rows) && batch.found() < rows.pages()
     }
 
@@ -150,7 +150,7 @@ impl Evictor {
             Scattered::Yes => self.staging().recycled_together(wanted_waiting.min(RECYCLED_BERTHS)),
         };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
-        let planned = match self.engine.rows_at(self.clock.hand) {
+        let planned = match self.engine.rows_at(PageAddr::containing(self.clock.hand)) {
             Rows::Joined => BATCH_PAGES,
             // A long row that came in at once goes out at once, because staging would fill up
             // otherwise.
@@ -159,7 +159,7 @@ impl Evictor {
         while batch.written < planned {
             let staging = self.staging();
             let due = staging.waiting() > wanted_waiting
-                || staging.places() - staging.occupied() < 2 * RECYCLED_BERTHS;
+                || staging.berth_count() - staging.occupied() < 2 * RECYCLED_BERTHS;
             // No more than is due is written, so that berths that wait for their turn can still be
             // touched.
             let beyond =
@@ -221,7 +221,12 @@ impl Evictor {
     ///
     /// # Errors
     /// The reason why that was refused; the batch ends then.
-    fn wanted_of(&mut self, piece: usize, present: Pages, batch: &mut Batch) -> Result<Candidates, Refused> {
+    fn wanted_of(
+        &mut self,
+        piece: PieceAddr,
+        present: Pages,
+        batch: &mut Batch,
+    ) -> Result<Candidates, Refused> {
         let engine = self.engine;
         engine.figures().add(Counter::ScannedBackground, present.count_ones() as u64);
         let present = self.without_shared(piece, present, batch);
@@ -265,13 +270,13 @@ impl Evictor {
             && let Some(part) = row.take(self.staging().berths_in_a_row())
         {
             let mut done = self.ring_turn().isolate_row(&part);
-            if is_busy_huge_page(&part, &done) && self.take_over_huge_page(part.start()) {
+            if is_busy_huge_page(&part, &done) && self.take_over_huge_page(part.start().block()) {
                 done = self.ring_turn().isolate_row(&part);
             }
             done.iter().for_each(|isolation| batch.note(isolation));
             refused = done.iter().find_map(|isolation| isolation.refused);
             if is_busy_huge_page(&part, &done) {
-                self.note_busy_huge_page(part.start(), batch);
+                self.note_busy_huge_page(part.start().block(), batch);
                 continue;
             }
             for ((piece, wanted), isolation) in part.pieces().zip(done) {
@@ -288,7 +293,7 @@ impl Evictor {
     /// leaves only when nothing else is left. A pinned page is left alone.
     fn take_busy(
         &mut self,
-        piece: usize,
+        piece: PieceAddr,
         wanted: Candidates,
         busy: Pages,
         batch: &mut Batch,
@@ -307,7 +312,7 @@ impl Evictor {
         let left = wanted.clean & second.busy;
         for page in (0..PIECE_PAGES).filter(|page| self.shortage.desperate && left >> page & 1 != 0) {
             // The page is taken like any other next time.
-            let index = page_index(piece) + page;
+            let index = piece.index().plus(page);
             engine.give_up_clean(block, index, block.word(index));
         }
         second.refused
@@ -316,11 +321,11 @@ impl Evictor {
     /// The pages of a piece without those that relatives share, as long as anything else may be
     /// left. One question covers all pages of a piece, where each attempt to move one would be
     /// refused by itself.
-    pub(crate) fn without_shared(&self, piece: usize, present: Pages, batch: &mut Batch) -> Pages {
+    pub(crate) fn without_shared(&self, piece: PieceAddr, present: Pages, batch: &mut Batch) -> Pages {
         if self.shortage.desperate || !self.engine.fork.has_relatives() {
             return present;
         }
-        let now = self.engine.pages_now(piece, PIECE_PAGES);
+        let now = self.engine.pages_now(piece.page(0), PIECE_PAGES);
         batch.shared += u64::from((present & now.present & !now.exclusive).count_ones());
         present & now.exclusive
     }
@@ -329,16 +334,16 @@ impl Evictor {
     /// shares any more (all of them when nothing else is left). It reads them, because a write
     /// would end their being clean, and would be a fault where they are protected. Pinned pages
     /// stay as they are.
-    fn take_over(&self, piece: usize, busy: Pages) -> Pages {
+    fn take_over(&self, piece: PieceAddr, busy: Pages) -> Pages {
         let all = if self.shortage.desperate {
             Pages::MAX
         } else {
-            self.engine.pages_now(piece, PIECE_PAGES).exclusive
+            self.engine.pages_now(piece.page(0), PIECE_PAGES).exclusive
         };
         let ours = busy & all;
         let (mut addresses, mut count) = ([0; PIECE_PAGES], 0);
         for page in (0..PIECE_PAGES).filter(|page| ours >> page & 1 != 0) {
-            addresses[count] = piece + page * PAGE;
+            addresses[count] = piece.page(page).raw();
             count += 1;
         }
         if count > 0 {
@@ -409,17 +414,17 @@ impl Evictor {
             .then(|| Range { start: start.max(range.start), end: range.end.min(end) })
     }
 
-    pub(crate) fn piece_of_regions(&mut self) -> (usize, Pages) {
-        let piece = self.clock.regions[self.clock.region_next].start as usize & !(PIECE - 1);
+    pub(crate) fn piece_of_regions(&mut self) -> (PieceAddr, Pages) {
+        let piece = PieceAddr::containing(self.clock.regions[self.clock.region_next].start as usize);
         let mut present: Pages = 0;
         while self.clock.region_next < self.clock.region_count {
             let region = &mut self.clock.regions[self.clock.region_next];
             let start = region.start as usize;
-            if start >= piece + PIECE {
+            if start >= piece.end() {
                 break;
             }
-            let end = (region.end as usize).min(piece + PIECE);
-            for page in (start - piece) / PAGE..(end - piece) / PAGE {
+            let end = (region.end as usize).min(piece.end());
+            for page in (start - piece.raw()) / PAGE..(end - piece.raw()) / PAGE {
                 present |= 1 << page;
             }
             if end < region.end as usize {

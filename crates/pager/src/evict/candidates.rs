@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::engine::due::Due;
 use crate::staging::candidates::Candidates;
-use crate::units::{BLOCK, BLOCK_PAGES, PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use crate::units::{BLOCK, BLOCK_PAGES, BlockAddr, PIECE, PIECE_PAGES, PageInBlock, Pages, PieceAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::{Heat, PageState};
 use folioswap_policy::page_table::Block;
@@ -66,14 +66,14 @@ impl Engine {
     pub(crate) fn candidates(
         &self,
         block: &Block,
-        piece: usize,
+        piece: PieceAddr,
         present: Pages,
         mut asks: Asks<'_>,
     ) -> Candidates {
         let epoch = self.mappings.epoch.load(Relaxed);
         let mut candidates = Candidates::default();
         for page in (0..PIECE_PAGES).filter(|page| present >> page & 1 != 0) {
-            let index = page_index(piece) + page;
+            let index = piece.index().plus(page);
             let word = block.word(index);
             match (word.state(), &mut asks) {
                 (PageState::Present(Heat::Hot), Asks::Clock(aging)) => {
@@ -109,13 +109,18 @@ impl Engine {
     }
 
     /// Whether one of the kernel's huge pages may leave as one.
-    pub(crate) fn look_at_huge_page(&self, block: &Block, start: usize, mut asks: Asks<'_>) -> HugePageLook {
+    pub(crate) fn look_at_huge_page(
+        &self,
+        block: &Block,
+        start: BlockAddr,
+        mut asks: Asks<'_>,
+    ) -> HugePageLook {
         let is_hot = |page| {
             matches!(block.word(page).state(), PageState::Present(Heat::Hot) | PageState::Clean(_, Heat::Hot))
         };
-        let some_are_hot = matches!(asks, Asks::Clock(_)) && (0..BLOCK_PAGES).any(is_hot);
+        let some_are_hot = matches!(asks, Asks::Clock(_)) && PageInBlock::all().any(is_hot);
         let mut written = 0;
-        for piece in (start..start + BLOCK).step_by(PIECE) {
+        for piece in (0..BLOCK / PIECE).map(|number| start.piece(number)) {
             written += self.candidates(block, piece, Pages::MAX, asks.again()).written.count_ones() as usize;
         }
         match (written, some_are_hot) {
@@ -126,15 +131,15 @@ impl Engine {
     }
 
     /// The pages of the piece that must stay resident.
-    pub(crate) fn kept_pages(&self, piece: usize) -> Pages {
+    pub(crate) fn kept_pages(&self, piece: PieceAddr) -> Pages {
         let _guard = self.locks.kept.lock();
         // SAFETY: under its lock.
         let kept = unsafe { &*self.said.kept.get() };
         let mut pages = 0;
-        let mut from = piece;
-        while let Some(range) = kept.next(from).filter(|range| range.start < piece + PIECE) {
+        let mut from = piece.raw();
+        while let Some(range) = kept.next(from).filter(|range| range.start < piece.end()) {
             for page in 0..PIECE_PAGES {
-                let address = piece + page * PAGE;
+                let address = piece.page(page).raw();
                 pages |= Pages::from((range.start..range.end).contains(&address)) << page;
             }
             from = range.end;

@@ -20,7 +20,6 @@ use crate::kernel::sys;
 use crate::staging::batch::{Batch, Scattered};
 use crate::staging::isolation::{Isolation, Refused};
 use crate::staging::row::{ROW_PIECES, Row};
-use crate::units::PIECE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::reclaim::handover::{Handover, Rest};
 
@@ -45,7 +44,7 @@ impl Plan {
         if let Some(part) = self.take(places) {
             // A thread, whose stack must stay resident, may have begun since.
             engine.apply_requests();
-            let part = part.among(|number| !engine.kept_pages(part.start() + number * PIECE));
+            let part = part.among(|number| !engine.kept_pages(part.start().plus(number)));
             let done = turn.isolate_row(&part);
             self.note(&part, &done);
         }

@@ -7,13 +7,13 @@ use crate::kernel::{pagemap, sys};
 use crate::staging::batch::Batch;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::staging::row::Row;
-use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES};
+use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, BlockAddr, PageInBlock};
 use folioswap_group::counters::Counter;
 
 /// How many times larger than a huge page staging must be for one to wait in it: half of the ring
 /// may wait for its turn, and berths that begin elsewhere than a huge page can stand in the way of
 /// nearly two more.
-const STAGING_OF_WHOLE: u64 = 8;
+const STAGING_OF_HUGE_PAGE: u64 = 8;
 
 /// The outcome for a huge page that the clock has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub(crate) enum HugePageTaken {
 
 impl Evictor {
     /// The block, if the next listed region begins with one huge page.
-    pub(crate) fn huge_page_of_regions(&self) -> Option<usize> {
+    pub(crate) fn huge_page_of_regions(&self) -> Option<BlockAddr> {
         let region = &self.clock.regions[..self.clock.region_count].get(self.clock.region_next)?;
-        pagemap::is_huge_page(region).then_some(region.start as usize)
+        pagemap::is_huge_page(region).then_some(BlockAddr::containing(region.start as usize))
     }
 
     /// Moves the clock past the huge page.
@@ -44,17 +44,17 @@ impl Evictor {
 
     /// Whether staging is large enough for huge pages.
     pub(crate) fn fits_huge_page(&self) -> bool {
-        self.staging().places() >= STAGING_OF_WHOLE * HUGE_PAGE_BERTHS
+        self.staging().berth_count() >= STAGING_OF_HUGE_PAGE * HUGE_PAGE_BERTHS
     }
 
     /// Whether a huge page may leave as one. Pages that relatives share stay, unless nothing else
     /// is left.
-    pub(crate) fn huge_page_look(&self, start: usize, asks: Asks<'_>, batch: &mut Batch) -> HugePageLook {
+    pub(crate) fn huge_page_look(&self, start: BlockAddr, asks: Asks<'_>, batch: &mut Batch) -> HugePageLook {
         let engine = self.engine;
-        if !engine.allows_order(start, BLOCK_ORDER) {
+        if !engine.allows_order(start.page(PageInBlock::FIRST), BLOCK_ORDER) {
             return HugePageLook::Pieces;
         }
-        if engine.fork.has_relatives() && engine.pages_now(start, 1).exclusive == 0 {
+        if engine.fork.has_relatives() && engine.pages_now(start.page(PageInBlock::FIRST), 1).exclusive == 0 {
             if self.shortage.desperate {
                 return HugePageLook::Pieces;
             }
@@ -70,7 +70,7 @@ impl Evictor {
     /// Takes a huge page that the clock has met; `row` holds the pieces that it met before.
     pub(crate) fn take_huge_page_if_cold(
         &mut self,
-        start: usize,
+        start: BlockAddr,
         row: Row,
         batch: &mut Batch,
     ) -> HugePageTaken {
@@ -117,19 +117,19 @@ impl Evictor {
     /// Makes a huge page that was shared by a fork this process's own, by reading it in the way of
     /// other processes: the kernel does not move one until it knows that nobody shares it any more.
     /// False: it is shared.
-    pub(crate) fn take_over_huge_page(&self, start: usize) -> bool {
-        let is_ours = self.engine.pages_now(start, 1).exclusive != 0;
+    pub(crate) fn take_over_huge_page(&self, start: BlockAddr) -> bool {
+        let is_ours = self.engine.pages_now(start.page(PageInBlock::FIRST), 1).exclusive != 0;
         if is_ours {
-            sys::read_bytes(&[start]);
+            sys::read_bytes(&[start.raw()]);
         }
         is_ours
     }
 
     /// Counts a huge page that the kernel does not move, because it is pinned or shared after a
     /// fork.
-    pub(crate) fn note_busy_huge_page(&self, start: usize, batch: &mut Batch) {
+    pub(crate) fn note_busy_huge_page(&self, start: BlockAddr, batch: &mut Batch) {
         let engine = self.engine;
-        if engine.pages_now(start, 1).exclusive == 0 {
+        if engine.pages_now(start.page(PageInBlock::FIRST), 1).exclusive == 0 {
             batch.shared += BLOCK_PAGES as u64;
         } else {
             engine.figures().add(Counter::Pinned, BLOCK_PAGES as u64);

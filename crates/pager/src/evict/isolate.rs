@@ -6,11 +6,12 @@ use crate::evict::candidates::is_carried_out;
 use crate::kernel::pagemap::{self, Now};
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::{Isolation, Refused};
+use crate::staging::ring::BerthIndex;
 use crate::staging::row::{ROW_PIECES, Row};
 use crate::staging::row_pages::RowPages;
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::part::Part;
-use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use crate::units::{PIECE_PAGES, Pages, PieceAddr};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
@@ -18,7 +19,7 @@ use folioswap_slots::Order;
 
 impl RingTurn<'_> {
     /// Takes the pages `wanted` of the piece out of the program. The caller holds the gate.
-    pub(crate) fn isolate(&mut self, piece: usize, wanted: Candidates) -> Isolation {
+    pub(crate) fn isolate(&mut self, piece: PieceAddr, wanted: Candidates) -> Isolation {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
@@ -33,7 +34,7 @@ impl RingTurn<'_> {
     /// staging free nothing where write-back is stuck. The caller is the evictor and holds the
     /// gate. Returns the outcome, and how many of the moved pages have left; the rest was touched
     /// meanwhile.
-    pub(crate) fn drop_clean(&mut self, piece: usize, clean: Pages) -> (Isolation, u64) {
+    pub(crate) fn drop_clean(&mut self, piece: PieceAddr, clean: Pages) -> (Isolation, u64) {
         let first_berth = self.ring().next_berth();
         let row = Row::of(piece, Candidates { written: 0, clean });
         let [isolation, ..] = self.isolate_to(first_berth, &row);
@@ -41,7 +42,7 @@ impl RingTurn<'_> {
         (isolation, left)
     }
 
-    fn isolate_to(&mut self, first_berth: Option<u32>, row: &Row) -> [Isolation; ROW_PIECES] {
+    fn isolate_to(&mut self, first_berth: Option<BerthIndex>, row: &Row) -> [Isolation; ROW_PIECES] {
         let mut done = [Isolation::default(); ROW_PIECES];
         let engine = self.engine();
         let staging = self.ring_mut();
@@ -51,13 +52,13 @@ impl RingTurn<'_> {
         };
         let mut parts = [Part::default(); ROW_PIECES];
         for (number, (piece, wanted)) in row.pieces().enumerate() {
-            parts[number] = Part { piece, place: first_berth + number as u32, wanted, ..Part::default() };
+            parts[number] = Part { piece, berth: first_berth.plus(number as u32), wanted, ..Part::default() };
         }
         let parts = &mut parts[..row.pieces().count()];
         engine.allocate_entries(parts, &mut done);
         {
             let _events_wait = engine.locks.moves.lock();
-            engine.move_parts(row.start(), staging.address(first_berth), parts, &mut done);
+            engine.move_parts(row.start().raw(), staging.address(first_berth), parts, &mut done);
             // Berths behind the last that holds anything stay for the next row. A piece between
             // that left nothing gets a berth without pages, and so does one where only residue
             // lies: a later berth there might take the residue for its own, and giving it to the
@@ -66,8 +67,8 @@ impl RingTurn<'_> {
             for (part, isolation) in parts.iter().zip(&done).take(pushed) {
                 // Set under the move lock, because the reader of events may look for these pages at
                 // once.
-                let folio = staging.berth_mut(part.place);
-                folio.address = part.piece;
+                let folio = staging.berth_mut(part.berth);
+                folio.piece = part.piece;
                 folio.clean = part.wanted.clean & isolation.moved;
                 folio.came = isolation.holds();
                 folio.entries = core::array::from_fn(|page| {
@@ -82,7 +83,7 @@ impl RingTurn<'_> {
             };
             if row.is_huge_page() && done.iter().enumerate().all(by_one_move) {
                 staging.set_huge_page(first_berth);
-                engine.note_left_huge(row.start(), staging.address(first_berth));
+                engine.note_left_huge(row.start().block(), staging.address(first_berth));
             }
         }
         engine.account_for(parts, &done);
@@ -130,11 +131,11 @@ impl Engine {
         if let Some((first, part)) = with_clean.next() {
             let (last, start) = (with_clean.next_back().map_or(first, |(last, _)| last), part.piece);
             let pagemap = self.descriptors.pagemap.load(Relaxed);
-            let _ = pagemap::pieces(pagemap, start, &mut now[first..=last]);
+            let _ = pagemap::pieces(pagemap, start.raw(), &mut now[first..=last]);
         }
         let mut tried = RowPages::NONE;
         for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.marked != 0) {
-            let folio = StagedFolio { place: part.place, order: Order::ZERO };
+            let folio = StagedFolio { first: part.berth, order: Order::ZERO };
             part.copies =
                 self.cache_copies(part.marked & part.wanted.clean, now[number], &part.old, folio.id());
             tried.set_piece(number, part.marked & !part.wanted.clean | part.copies.unchanged);
@@ -144,10 +145,10 @@ impl Engine {
 
     /// Claims the pages of a part.
     fn mark(&self, block: &Block, part: &mut Part) {
-        let base = page_index(part.piece);
+        let base = part.piece.index();
         let epoch = self.mappings.epoch.load(Relaxed);
         for (page, entry) in part.entries.iter().enumerate() {
-            let word = block.word(base + page);
+            let word = block.word(base.plus(page));
             part.old[page] = word;
             // The page may have been given up since it became a candidate.
             let vanishes =
@@ -158,7 +159,7 @@ impl Engine {
                 _ => None,
             };
             if let Some(isolated) = isolated
-                && block.replace(base + page, word, isolated).is_ok()
+                && block.replace(base.plus(page), word, isolated).is_ok()
             {
                 part.marked |= 1 << page;
             }
@@ -168,10 +169,10 @@ impl Engine {
     /// Sets the words of a part to the outcome for its pages. The entries of clean pages that moved
     /// are added to the others.
     fn settle(&self, block: &Block, part: &mut Part, all_moved: Pages) {
-        let base = page_index(part.piece);
+        let base = part.piece.index();
         let marked = part.marked;
         for (page, &old) in part.old.iter().enumerate().filter(|(page, _)| marked >> page & 1 != 0) {
-            let (word, bit) = (block.word(base + page), 1 << page);
+            let (word, bit) = (block.word(base.plus(page)), 1 << page);
             let moved = all_moved & bit != 0;
             let next = if moved {
                 word.moved()
@@ -184,7 +185,7 @@ impl Engine {
                 part.entries[page] = old.entry();
             }
             if let Some(next) = next {
-                block.set(base + page, next);
+                block.set(base.plus(page), next);
             }
             // The page was present under an old copy, which the move has proven stale.
             if let (true, PageState::Stored(stale)) = (moved, old.state()) {
@@ -200,10 +201,10 @@ impl Engine {
     }
 }
 
-pub(crate) fn covers(registered: &crate::kernel::ranges::Ranges, piece: usize, wanted: Pages) -> bool {
-    let first = piece + wanted.trailing_zeros() as usize * PAGE;
-    let last = piece + (PIECE_PAGES - wanted.leading_zeros() as usize) * PAGE;
-    registered.covers(first, last)
+pub(crate) fn covers(registered: &crate::kernel::ranges::Ranges, piece: PieceAddr, wanted: Pages) -> bool {
+    let first = piece.page(wanted.trailing_zeros() as usize);
+    let end = piece.page(PIECE_PAGES - wanted.leading_zeros() as usize);
+    registered.covers(first.raw(), end.raw())
 }
 
 #[cfg(test)]

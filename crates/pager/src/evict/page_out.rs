@@ -5,6 +5,7 @@
 //! and to the devices at once; older berths in staging go with them.
 
 use crate::engine::advices::{Advice, Advised, Visit};
+use crate::engine::words::pages_within;
 use crate::evict::batch::scan_end;
 use crate::evict::candidates::{Asks, HugePageLook};
 use crate::evict::evictor::Evictor;
@@ -16,7 +17,7 @@ use crate::staging::candidates::Candidates;
 use crate::staging::isolation::Refused;
 use crate::staging::row::Row;
 use crate::store::write_back::RUN_BERTHS;
-use crate::units::{BLOCK, PAGE, PIECE, Pages, page_index};
+use crate::units::{Pages, PieceAddr};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -101,12 +102,12 @@ impl Evictor {
         let (mut blocks, mut reached) = (0, end);
         self.engine.table.for_blocks_while(start, end, |first, block| {
             if blocks == STEP_BLOCKS {
-                reached = first;
+                reached = first.raw();
                 return ControlFlow::Break(());
             }
             blocks += 1;
-            for address in (first.max(start)..end.min(first + BLOCK)).step_by(PAGE) {
-                let (index, word) = (page_index(address), block.word(page_index(address)));
+            for index in pages_within(first, start, end) {
+                let word = block.word(index);
                 if let Some(cooled) = word.cooled() {
                     // A faster thread has touched it.
                     let _ = block.replace(index, word, cooled);
@@ -154,7 +155,7 @@ impl Evictor {
                 }
                 // The row that has just left may have taken the room.
                 if batch.isolated >= STEP_PAGES || !self.align_for_huge_page() {
-                    return Step::Until(block);
+                    return Step::Until(block.raw());
                 }
                 self.pass_huge_page();
                 if let Some(step) = self.take_advised(Row::huge_page(block), batch) {
@@ -164,20 +165,20 @@ impl Evictor {
             }
             let (piece, present) = self.piece_of_regions();
             let wanted = self.advised_of(piece, present, batch);
-            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece)) {
+            if wanted.all() != 0 && !row.append(piece, wanted, self.engine.rows_at(piece.page(0))) {
                 let before = core::mem::replace(&mut row, Row::of(piece, wanted));
                 if let Some(step) = self.take_advised(before, batch) {
                     return step;
                 }
                 if batch.isolated >= STEP_PAGES {
-                    return Step::Until(piece);
+                    return Step::Until(piece.raw());
                 }
             }
         }
         self.take_advised(row, batch).unwrap_or(Step::Until(range.end))
     }
 
-    fn advised_of(&self, piece: usize, present: Pages, batch: &mut Batch) -> Candidates {
+    fn advised_of(&self, piece: PieceAddr, present: Pages, batch: &mut Batch) -> Candidates {
         let engine = self.engine;
         let present = self.without_shared(piece, present, batch);
         match engine.table.block_or_insert(piece, engine.arena) {
@@ -191,9 +192,9 @@ impl Evictor {
         let start = row.start();
         match self.isolate_in_parts(row, batch)? {
             // The pages of the row that have left are not present any more.
-            Refused::EventPending | Refused::StagingFull => Some(Step::Until(start)),
+            Refused::EventPending | Refused::StagingFull => Some(Step::Until(start.raw())),
             // Another mapping stands there now; its turn comes when it has been looked at.
-            Refused::Gone => Some(Step::Until(start + PIECE)),
+            Refused::Gone => Some(Step::Until(start.end())),
             Refused::NoSlots => Some(Step::Over),
         }
     }

@@ -23,7 +23,7 @@
 use crate::engine::Engine;
 use crate::kernel::pagemap;
 use crate::kernel::uffd::Userfault;
-use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, page_index};
+use crate::units::{BLOCK, BlockAddr, PIECE, PIECE_PAGES, PageAddr, PieceAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::PageState;
 use rustix::io::Errno;
@@ -76,8 +76,8 @@ impl Engine {
 
     /// Whether a write to the page would cost a page of memory. Also true where nothing is known of
     /// it.
-    pub(crate) fn is_shared(&self, address: usize) -> bool {
-        self.pages_now(address, 1).exclusive == 0
+    pub(crate) fn is_shared(&self, page: PageAddr) -> bool {
+        self.pages_now(page, 1).exclusive == 0
     }
 
     /// Protects the zero pages of `start..end`, which is registered. The caller is the evictor,
@@ -118,7 +118,7 @@ impl Engine {
     /// Protects a range, but for clean pages and those that must stay resident.
     fn protect_pages(&self, mut start: usize, end: usize, what: ToProtect) {
         while start < end {
-            let block_end = end.min((start & !(BLOCK - 1)) + BLOCK);
+            let block_end = end.min(BlockAddr::containing(start).end());
             self.protect_in_block(start, block_end, what);
             start = block_end;
         }
@@ -131,9 +131,9 @@ impl Engine {
         for range in unsafe { &*self.mappings.registered.get() }.as_slice() {
             let mut start = range.start;
             while start < range.end {
-                let piece = start & !(PIECE - 1);
+                let piece = PieceAddr::containing(start);
                 let kept = self.kept_pages(piece);
-                let end = range.end.min(piece + PIECE);
+                let end = range.end.min(piece.end());
                 if kept == 0 {
                     // This is best effort: pages that the child writes unprotected are counted when
                     // the supervisor finds it.
@@ -147,28 +147,28 @@ impl Engine {
     /// Protects the part `start..end` of a block, but for clean pages and those that must stay
     /// resident.
     fn protect_in_block(&self, start: usize, end: usize, what: ToProtect) {
-        let block = self.table.block(start);
+        let at = BlockAddr::containing(start);
+        let block = self.table.block(at);
         let mut now = [pagemap::Now::default(); BLOCK / PIECE];
         if what == ToProtect::Shared {
             let pagemap = self.descriptors.pagemap.load(Relaxed);
             // Without an answer nothing is known to be this process's own.
-            let _ = pagemap::pieces(pagemap, start & !(BLOCK - 1), &mut now);
+            let _ = pagemap::pieces(pagemap, at.raw(), &mut now);
         }
         let mut run = start;
-        let mut address = start;
-        while address < end {
-            let piece = address & !(PIECE - 1);
-            let passed_over = self.kept_pages(piece) | now[piece % BLOCK / PIECE].exclusive;
-            let last = end.min(piece + PIECE);
-            while address < last {
-                let is_clean = block.is_some_and(|block| {
-                    matches!(block.word(page_index(address)).state(), PageState::Clean(..))
-                });
-                if is_clean || passed_over >> ((address - piece) / PAGE) & 1 != 0 {
-                    self.protect(run, address);
-                    run = address + PAGE;
+        let mut page = PageAddr::containing(start);
+        while page.raw() < end {
+            let piece = page.piece();
+            let passed_over = self.kept_pages(piece) | now[piece.number() % now.len()].exclusive;
+            let piece_end = end.min(piece.end());
+            while page.raw() < piece_end {
+                let is_clean = block
+                    .is_some_and(|block| matches!(block.word(page.index()).state(), PageState::Clean(..)));
+                if is_clean || passed_over >> page.in_piece() & 1 != 0 {
+                    self.protect(run, page.raw());
+                    run = page.end();
                 }
-                address += PAGE;
+                page = page.plus(1);
             }
         }
         self.protect(run, end);

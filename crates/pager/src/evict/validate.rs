@@ -12,8 +12,9 @@ use crate::engine::{Engine, link};
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Guard, Sharing};
 use crate::kernel::sys;
+use crate::staging::ring::BerthIndex;
 use crate::staging::staged_folio::StagedFolio;
-use crate::units::{BLOCK_PAGES, PAGE, PIECE_PAGES};
+use crate::units::{PageAddr, PageInBlock};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::counters::Counter;
@@ -93,8 +94,8 @@ impl Engine {
         let mut tally = Tally::default();
         let mut found = Ok(());
         self.table.for_blocks_while(0, 1 << 47, |base, block| {
-            for index in 0..BLOCK_PAGES {
-                found = self.validate_word(base + index * PAGE, block.word(index).state(), &mut tally);
+            for index in PageInBlock::all() {
+                found = self.validate_word(base.page(index), block.word(index).state(), &mut tally);
                 if found.is_err() {
                     return ControlFlow::Break(());
                 }
@@ -104,12 +105,11 @@ impl Engine {
         found?;
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        for place in staging.waiting_berths() {
-            let folio = staging.berth(place);
+        for berth in staging.waiting_berths() {
+            let folio = staging.berth(berth);
             for (page, entry) in folio.entries.iter().enumerate() {
                 let Some(entry) = *entry else { continue };
-                let address = folio.address + page * PAGE;
-                if self.state_of(address) != PageState::Leaving(entry) {
+                if self.state_of(folio.piece.page(page)) != PageState::Leaving(entry) {
                     let holders = match self.space.slots().word(entry) {
                         SlotWord::Cached { count, .. } | SlotWord::Shadow { count, .. } => count.max(1),
                         _ => 1,
@@ -143,19 +143,18 @@ impl Engine {
         Ok(report.inuse)
     }
 
-    fn state_of(&self, address: usize) -> PageState {
-        let page = address / PAGE % BLOCK_PAGES;
+    fn state_of(&self, page: PageAddr) -> PageState {
         let present = folioswap_policy::page::PageWord::PRESENT;
-        self.table.block(address).map_or(present, |block| block.word(page)).state()
+        self.table.block(page).map_or(present, |block| block.word(page.index())).state()
     }
 
-    fn validate_word(&self, address: usize, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
+    fn validate_word(&self, page: PageAddr, state: PageState, tally: &mut Tally) -> Result<(), Violation> {
         let alone = self.children.raw.load(Relaxed) == 0 && !self.embedded.has_duplicates();
         let holders_of = |count: u64| (if alone { count == 1 } else { count >= 1 }).then_some(count);
         match state {
             PageState::Present(_) | PageState::Removed { .. } => return Ok(()),
             PageState::Isolated(_) | PageState::Returning(_) | PageState::Filling => {
-                return Err((Invariant::HalfWay, address as u64));
+                return Err((Invariant::HalfWay, page.raw() as u64));
             }
             PageState::Leaving(entry) => {
                 let found = match self.space.slots().word(entry) {
@@ -164,16 +163,16 @@ impl Engine {
                     }
                     _ => None,
                 };
-                let found = found.filter(|&(place, _)| self.waits_in_staging(place, address, entry));
+                let found = found.filter(|&(berth, _)| self.waits_in_staging(berth, page, entry));
                 let Some((_, holders)) = found else {
-                    return Err((Invariant::WordWithoutSlot, address as u64));
+                    return Err((Invariant::WordWithoutSlot, page.raw() as u64));
                 };
                 tally.count(self.space.held(entry), holders);
             }
             PageState::Stored(entry) | PageState::Clean(entry, _) => {
                 let holders = match self.space.slots().word(entry) {
                     SlotWord::Shadow { shadow, .. } if !self.workingset.is_sound(shadow) => {
-                        return Err((Invariant::Shadow, address as u64));
+                        return Err((Invariant::Shadow, page.raw() as u64));
                     }
                     SlotWord::Shadow { count, .. } => holders_of(count),
                     // Another holder's page was clean and waits in staging.
@@ -181,27 +180,26 @@ impl Engine {
                     _ => None,
                 };
                 let Some(holders) = holders else {
-                    return Err((Invariant::WordWithoutSlot, address as u64));
+                    return Err((Invariant::WordWithoutSlot, page.raw() as u64));
                 };
                 let held = self.space.held(entry);
                 if held == Held::Nowhere {
-                    return Err((Invariant::Nowhere, address as u64));
+                    return Err((Invariant::Nowhere, page.raw() as u64));
                 }
                 tally.count(held, holders);
             }
         }
-        let place = if matches!(state, PageState::Clean(..)) { &mut tally.clean } else { &mut tally.out };
-        *place += 1;
+        let count = if matches!(state, PageState::Clean(..)) { &mut tally.clean } else { &mut tally.out };
+        *count += 1;
         Ok(())
     }
 
-    fn waits_in_staging(&self, place: u32, address: usize, entry: SwapEntry) -> bool {
+    fn waits_in_staging(&self, berth: BerthIndex, page: PageAddr, entry: SwapEntry) -> bool {
         // SAFETY: the evictor alone uses the ring outside of the write-back lock's sections.
         let staging = unsafe { &*self.staging.get() };
-        let page = address / PAGE % PIECE_PAGES;
-        staging.waiting_berths().any(|waiting| waiting == place) && {
-            let folio = staging.berth(place);
-            folio.address + page * PAGE == address && folio.entries[page] == Some(entry)
+        staging.waiting_berths().any(|waiting| waiting == berth) && {
+            let folio = staging.berth(berth);
+            folio.piece == page.piece() && folio.entries[page.in_piece()] == Some(entry)
         }
     }
 

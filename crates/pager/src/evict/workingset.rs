@@ -35,7 +35,7 @@ impl Evictor {
     /// finds room.
     fn inactive_bounds(&self) -> Bounds {
         let live = self.engine.segment().live_members().count().max(1) as u64;
-        let places = self.staging().places() / live;
+        let places = self.staging().berth_count() / live;
         Bounds { least: places / 2, most: places * 3 / 4 }
     }
 

@@ -8,7 +8,7 @@ use crate::fault::queue::Fault;
 use crate::fault::reading::Purpose;
 use crate::kernel::uffd::Access;
 use crate::store::clean::EventWaits;
-use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, PAGE, PIECE, page_index};
+use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, BlockAddr, PIECE, PageAddr, PageInBlock};
 use folioswap_policy::history::{Direction, Window};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
@@ -29,7 +29,7 @@ const LIFT_ATTEMPTS: u32 = 16;
 /// piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger {
-    start: usize,
+    start: BlockAddr,
     direction: Direction,
 }
 
@@ -37,8 +37,8 @@ impl Handler {
     /// In the middle of a walk: brings the blocks ahead of it that can come as huge pages, from a
     /// device or for the first time, as long as there are huge pages for them, nobody else waits,
     /// and the group is below its limit. Takes effect four times in each block.
-    pub(crate) fn bring_blocks_ahead(&mut self, address: usize, access: Access, window: Window) {
-        let index = page_index(address);
+    pub(crate) fn bring_blocks_ahead(&mut self, address: PageAddr, access: Access, window: Window) {
+        let index = address.index().get();
         let is_due = match window.direction {
             Direction::Forwards => index.is_multiple_of(BLOCK_PAGES / 4),
             Direction::Backwards => (index + 1).is_multiple_of(BLOCK_PAGES / 4),
@@ -51,16 +51,20 @@ impl Handler {
     /// The same while the last piece of the walk's block is still away: the thread that goes
     /// through the block waits there, and cannot meanwhile reach the next block, where its fault
     /// would leave a page table.
-    pub(crate) fn bring_blocks_before_end(&mut self, address: usize, access: Access, direction: Direction) {
-        let block = address & !(BLOCK - 1);
-        self.bring_blocks(address, access, direction, Walker::Waits { block });
+    pub(crate) fn bring_blocks_before_end(
+        &mut self,
+        address: PageAddr,
+        access: Access,
+        direction: Direction,
+    ) {
+        self.bring_blocks(address, access, direction, Walker::Waits { block: address.block() });
     }
 
     /// Brings the blocks ahead of a walk that is at `address`.
-    fn bring_blocks(&mut self, address: usize, access: Access, direction: Direction, walker: Walker) {
+    fn bring_blocks(&mut self, address: PageAddr, access: Access, direction: Direction, walker: Walker) {
         let (mut came, mut marked) = (0, None);
         for further in 1..=self.engine.blocks_ahead() {
-            let Some(start) = beyond(address & !(BLOCK - 1), further, direction) else { break };
+            let Some(start) = beyond(address.block(), further, direction) else { break };
             match self.bring_block_ahead(start, access, walker) {
                 Ahead::Came => {
                     came += 1;
@@ -78,43 +82,44 @@ impl Handler {
     }
 
     /// Whether the trigger lies ahead of a walk that is at `address`.
-    fn comes_to_trigger(&self, address: usize, direction: Direction) -> bool {
+    fn comes_to_trigger(&self, address: PageAddr, direction: Direction) -> bool {
         let Some(trigger) = self.walk.trigger else { return false };
-        let is_triggered =
-            |further| beyond(address & !(BLOCK - 1), further, direction) == Some(trigger.start);
+        let is_triggered = |further| beyond(address.block(), further, direction) == Some(trigger.start);
         (1..=self.engine.blocks_ahead()).any(is_triggered)
     }
 
     /// Brings one of the blocks. For a read, a stored block does not come so where relatives share
     /// it: giving up the copies would free nothing, and each relative would store all that it reads
     /// once more.
-    fn bring_block_ahead(&mut self, start: usize, access: Access, walker: Walker) -> Ahead {
+    fn bring_block_ahead(&mut self, start: BlockAddr, access: Access, walker: Walker) -> Ahead {
         let engine = self.engine;
         self.read_messages();
-        let is_allowed = |page| engine.allows_order(page, BLOCK_ORDER);
+        let is_allowed = |page| engine.allows_order(start.page(page), BLOCK_ORDER);
         let may_come = match walker {
             Walker::GoesOn => !self.has_more_to_do() && !engine.is_at_limit(),
             Walker::Waits { block } => {
-                !self.others_wait(&(block..block + BLOCK))
+                !self.others_wait(&block.pages())
                     && engine.table.block(start).is_some_and(|block| engine.stays_huge(block, start))
-                    && engine.ask_for_whole_and(PIECE as u64)
+                    && engine.ask_for_huge_page_and(PIECE as u64)
             }
         };
         if !may_come
-            || !engine.is_registered_whole(start)
-            || !is_allowed(start)
-            || !is_allowed(start + BLOCK - PAGE)
+            || !engine.is_block_registered(start)
+            || !is_allowed(PageInBlock::FIRST)
+            || !is_allowed(PageInBlock::LAST)
         {
             return Ahead::Refused;
         }
         let Some(block) = engine.table.block_or_insert(start, engine.arena) else { return Ahead::Refused };
-        let came = match block.word(0).state() {
+        let came = match block.word(PageInBlock::FIRST).state() {
             PageState::Stored(_)
                 if access == Access::Read && (engine.shares_memory() || !self.raw_children.is_empty()) =>
             {
                 HugeSwapIn::Refused
             }
-            PageState::Stored(_) => self.swap_in_huge_page(block, start, Purpose::Ahead),
+            PageState::Stored(_) => {
+                self.swap_in_huge_page(block, start.page(PageInBlock::FIRST), Purpose::Ahead)
+            }
             // The block came with an earlier look.
             PageState::Present(_) if block.history.is_walked_through() => return Ahead::WasThere,
             PageState::Present(_) | PageState::Removed { .. } if walker == Walker::GoesOn => {
@@ -137,15 +142,14 @@ impl Handler {
             let _ = self.lift(before.start);
         }
         engine.apply_requests();
-        let must_stay = |piece| engine.kept_pages(piece) != 0;
-        if engine.embedded.is_on()
-            || engine.fork.has_relatives()
-            || (trigger.start..trigger.start + BLOCK).step_by(PIECE).any(must_stay)
-        {
+        let must_stay = |piece| engine.kept_pages(trigger.start.piece(piece)) != 0;
+        if engine.embedded.is_on() || engine.fork.has_relatives() || (0..BLOCK / PIECE).any(must_stay) {
             return;
         }
         let _nobody_claims = engine.locks.moves.lock();
-        if engine.may_be_lifted(trigger.start) && engine.userfault().protect(trigger.start, BLOCK).is_ok() {
+        if engine.may_be_lifted(trigger.start)
+            && engine.userfault().protect(trigger.start.raw(), BLOCK).is_ok()
+        {
             self.walk.trigger = Some(trigger);
         }
     }
@@ -153,7 +157,7 @@ impl Handler {
     /// Whether this fault is a write to the trigger.
     pub(crate) fn is_triggered(&self, fault: &Fault) -> bool {
         fault.access == Access::WriteProtected
-            && self.walk.trigger.is_some_and(|trigger| trigger.start == fault.address & !(BLOCK - 1))
+            && self.walk.trigger.is_some_and(|trigger| trigger.start == fault.page.block())
     }
 
     /// If this fault is a write to the trigger: brings the blocks after it, and the walk goes on.
@@ -167,7 +171,7 @@ impl Handler {
         // The blocks are brought first, so that the walk does not reach them meanwhile: a block in
         // which a fault waits does not come as a whole.
         if self.swapin.interruptions != Interruptions::None {
-            self.bring_blocks(fault.address, Access::Write, trigger.direction, Walker::GoesOn);
+            self.bring_blocks(fault.page, Access::Write, trigger.direction, Walker::GoesOn);
         }
         for _ in 0..LIFT_ATTEMPTS {
             match self.lift(trigger.start) {
@@ -186,7 +190,7 @@ impl Handler {
     ///
     /// # Errors
     /// [`NotLifted`]
-    fn lift(&mut self, start: usize) -> Result<(), NotLifted> {
+    fn lift(&mut self, start: BlockAddr) -> Result<(), NotLifted> {
         let engine = self.engine;
         // A page that the evictor has claimed may be clean, and leave as such because it is
         // protected: the evictor's claims end within this lock.
@@ -195,13 +199,13 @@ impl Handler {
         if engine.fork.has_relatives() || !engine.may_be_lifted(start) {
             return Err(NotLifted::NotOurs);
         }
-        engine.unprotect_and_wake(start, BLOCK).map_err(|EventWaits| NotLifted::EventWaits)
+        engine.unprotect_and_wake(start.raw(), BLOCK).map_err(|EventWaits| NotLifted::EventWaits)
     }
 
     /// Forgets the trigger if it lies in this range, whose content is not there any more.
     pub(crate) fn forget_trigger(&mut self, start: usize, end: usize) {
         self.walk.trigger =
-            self.walk.trigger.filter(|trigger| trigger.start >= end || start >= trigger.start + BLOCK);
+            self.walk.trigger.filter(|trigger| trigger.start.raw() >= end || start >= trigger.start.end());
     }
 }
 
@@ -222,9 +226,9 @@ impl Engine {
 
     /// Whether nothing rests on the protection of this block. Clean pages rest on it, and only the
     /// handler makes them. Called under the move lock, so that no page is claimed.
-    fn may_be_lifted(&self, start: usize) -> bool {
+    fn may_be_lifted(&self, start: BlockAddr) -> bool {
         let is_clean = |block: &Block| {
-            (0..BLOCK_PAGES).any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
+            PageInBlock::all().any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
         };
         self.table.block(start).is_some_and(|block| !is_clean(block))
     }
@@ -237,7 +241,7 @@ enum Walker {
     GoesOn,
     /// The thread goes through this block, whose last piece is still away: it goes on waiting
     /// there, and finds headroom for that piece.
-    Waits { block: usize },
+    Waits { block: BlockAddr },
 }
 
 /// The result for a block ahead.
@@ -251,11 +255,12 @@ enum Ahead {
 }
 
 /// The block that lies this many blocks further on.
-fn beyond(block: usize, further: usize, direction: Direction) -> Option<usize> {
-    match direction {
-        Direction::Forwards => block.checked_add(further * BLOCK),
-        Direction::Backwards => block.checked_sub(further * BLOCK),
-    }
+fn beyond(block: BlockAddr, further: usize, direction: Direction) -> Option<BlockAddr> {
+    let address = match direction {
+        Direction::Forwards => block.raw().checked_add(further * BLOCK),
+        Direction::Backwards => block.raw().checked_sub(further * BLOCK),
+    };
+    address.map(BlockAddr::containing)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
-use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages};
+use crate::staging::ring::BerthIndex;
+use crate::units::{PAGE, PIECE_PAGES, PageAddr, Pages};
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::PageState;
@@ -72,7 +73,7 @@ impl Sources {
 /// The purpose of a swap-in, and when it began.
 #[derive(Clone, Copy)]
 struct Occasion {
-    address: usize,
+    address: PageAddr,
     purpose: Purpose,
     /// Order of the folio that is read from a device.
     order: u8,
@@ -89,7 +90,7 @@ impl Handler {
     pub(crate) fn bring(
         &mut self,
         block: &Block,
-        address: usize,
+        address: PageAddr,
         access: Access,
         readahead: &Readahead,
         purpose: Purpose,
@@ -111,7 +112,7 @@ impl Handler {
         let slot = claimed.stored(claimed.touched).and_then(|entry| engine.space.file_slot(entry));
         let occasion = Occasion { address, purpose, order: readahead.order, began_ns, slot };
         let keep =
-            self.copies_to_keep(access, block, (claimed.base, occasion.order), |page| claimed.stored(page));
+            self.copies_to_keep(access, block, (claimed.piece, occasion.order), |page| claimed.stored(page));
         let (next, copied) = self.copy_back(block, &mut claimed, readahead, keep);
         claimed.release(block);
         engine.note_refaults(core::mem::take(&mut self.swapin.refaults));
@@ -136,8 +137,8 @@ impl Handler {
             // not given back before this is done.
             if let PageState::Leaving(entry) | PageState::Stored(entry) = from {
                 match engine.staging_berth(entry).filter(|_| matches!(from, PageState::Leaving(_))) {
-                    Some(place) => {
-                        self.read_staged(place, claimed.first + page, page);
+                    Some(berth) => {
+                        self.read_staged(berth, page);
                         sources.cache += 1;
                     }
                     None => {
@@ -172,8 +173,7 @@ impl Handler {
             if page == claimed.touched {
                 claimed.from[page] = None;
                 claimed.release(block);
-                let address = claimed.base + page * PAGE;
-                let is_resolved = self.poison(block, address, from, why);
+                let is_resolved = self.poison(block, claimed.piece.page(page), from, why);
                 return Some(if is_resolved { Next::Done } else { Next::LookAgain });
             }
             claimed.release_page(block, page);
@@ -204,7 +204,7 @@ impl Handler {
             if purpose == Purpose::Fault || order > 0 {
                 // A page that a stride gets ahead was not touched: it says nothing about its
                 // neighbours.
-                engine.around.came_back(address / PIECE, touched, wanted);
+                engine.around.came_back(address.piece().number(), touched, wanted);
             }
             figures.add(Counter::PagesIn, sources.store);
             figures.add(Counter::FilePagesIn, sources.file);
@@ -287,9 +287,9 @@ impl Handler {
         (run, Purpose::Fault)
     }
 
-    fn read_staged(&mut self, place: u32, index: usize, page: usize) {
+    fn read_staged(&mut self, berth: BerthIndex, page: usize) {
         // SAFETY: the ring's memory is fixed once installed.
-        let staged = unsafe { &*self.engine.staging.get() }.address(place) + index % PIECE_PAGES * PAGE;
+        let staged = unsafe { &*self.engine.staging.get() }.address(berth) + page * PAGE;
         // SAFETY: the source is a page of the staging area, which is always mapped; the page is
         // claimed, so the evictor does not give its berth back before we are done.
         *self.buffers.page(page) = unsafe { *(staged as *const Page) };

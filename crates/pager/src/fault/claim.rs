@@ -4,36 +4,35 @@
 //! Only the thread that has claimed a page changes its word, so the contents of the word need not
 //! be kept beside it.
 
-use crate::units::BLOCK_PAGES;
-use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use crate::units::{BLOCK_PAGES, PIECE_PAGES, PageAddr, PageInBlock, Pages, PieceAddr};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 use folioswap_slots::SwapEntry;
 
 /// Claims a page that is elsewhere, and returns the state that it was in. Returns `None` if the
 /// page is not elsewhere, or if another thread changed the word first.
-pub(crate) fn claim(block: &Block, index: usize) -> Option<PageState> {
+pub(crate) fn claim(block: &Block, index: PageInBlock) -> Option<PageState> {
     claim_if(block, index, |_| true)
 }
 
 /// Claims all pages of a block, each in a state that is `wanted`, or none.
 pub(crate) fn claim_all(block: &Block, wanted: impl Fn(PageState) -> bool) -> bool {
-    let claimed = (0..BLOCK_PAGES).take_while(|&page| claim_if(block, page, &wanted).is_some()).count();
+    let claimed = PageInBlock::all().take_while(|&page| claim_if(block, page, &wanted).is_some()).count();
     if claimed < BLOCK_PAGES {
-        (0..claimed).for_each(|page| unclaim(block, page));
+        PageInBlock::range(0..claimed).for_each(|page| unclaim(block, page));
     }
     claimed == BLOCK_PAGES
 }
 
 /// Ends the claim on a page that could not come back: its word is as before.
-pub(crate) fn unclaim(block: &Block, index: usize) {
+pub(crate) fn unclaim(block: &Block, index: PageInBlock) {
     if let Some(word) = block.word(index).unclaim() {
         block.set(index, word);
     }
 }
 
 /// The check and the claim use one and the same word, since a page may be written back in between.
-fn claim_if(block: &Block, index: usize, wanted: impl Fn(PageState) -> bool) -> Option<PageState> {
+fn claim_if(block: &Block, index: PageInBlock, wanted: impl Fn(PageState) -> bool) -> Option<PageState> {
     let before = block.word(index);
     let claimed = before.claim().filter(|_| wanted(before.state()))?;
     block.replace(index, before, claimed).ok()?;
@@ -42,10 +41,10 @@ fn claim_if(block: &Block, index: usize, wanted: impl Fn(PageState) -> bool) -> 
 
 /// The pages of a piece that the handler has claimed, with the state of each word before.
 pub(crate) struct ClaimedPiece {
-    /// Address of the piece.
-    pub(crate) base: usize,
+    /// The piece.
+    pub(crate) piece: PieceAddr,
     /// Index in the block of its first page.
-    pub(crate) first: usize,
+    pub(crate) first: PageInBlock,
     /// Number within the piece of the page that the fault is on.
     pub(crate) touched: usize,
     /// The state of each claimed page before its claim; `None` for a page that is not claimed.
@@ -54,14 +53,14 @@ pub(crate) struct ClaimedPiece {
 
 impl ClaimedPiece {
     /// Claims those of `pages` that are away, in the piece of `address`, which lies in `block`.
-    pub(crate) fn claim(block: &Block, address: usize, pages: Pages) -> Self {
-        let index = page_index(address);
-        let first = index & !(PIECE_PAGES - 1);
+    pub(crate) fn claim(block: &Block, address: PageAddr, pages: Pages) -> Self {
+        let piece = address.piece();
+        let first = piece.index();
         let mut from = [None; PIECE_PAGES];
         for (page, from) in from.iter_mut().enumerate().filter(|(page, _)| pages >> page & 1 != 0) {
-            *from = claim(block, first + page);
+            *from = claim(block, first.plus(page));
         }
-        ClaimedPiece { base: address - (index - first) * PAGE, first, touched: index - first, from }
+        ClaimedPiece { piece, first, touched: address.in_piece(), from }
     }
 
     /// The number of claimed pages.
@@ -80,7 +79,7 @@ impl ClaimedPiece {
     /// Ends the claim on one page: its word is as it was.
     pub(crate) fn release_page(&mut self, block: &Block, page: usize) {
         if self.from[page].take().is_some() {
-            unclaim(block, self.first + page);
+            unclaim(block, self.first.plus(page));
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::fault::handler::Handler;
 use crate::kernel::uffd::Access;
 use crate::store::clean::{KEEP_NOTHING, NOTHING_KEPT, REWRITES_MAX, REWRITTEN};
-use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use crate::units::{PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages, PieceAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::PageWord;
 use folioswap_policy::page_table::Block;
@@ -20,7 +20,7 @@ impl Handler {
         &self,
         access: Access,
         block: &Block,
-        (base, order): (usize, u8),
+        (piece, order): (PieceAddr, u8),
         stored: impl Fn(usize) -> Option<SwapEntry>,
     ) -> Pages {
         if access != Access::Read {
@@ -39,8 +39,7 @@ impl Handler {
             keep |= Pages::from(has_space) << page;
         }
         if keep != 0 {
-            let piece = base & !(PIECE - 1);
-            keep &= !(self.engine.kept_pages(piece) >> ((base - piece) / PAGE));
+            keep &= !self.engine.kept_pages(piece);
         }
         keep
     }
@@ -49,12 +48,12 @@ impl Handler {
     pub(crate) fn serve_clean(
         &mut self,
         block: &Block,
-        address: usize,
+        address: PageAddr,
         word: PageWord,
         access: Access,
     ) -> bool {
         let engine = self.engine;
-        let index = page_index(address);
+        let index = address.index();
         if access != Access::WriteProtected {
             // The page was missing when the fault was raised; most likely another thread's fault
             // has brought it in since.
@@ -69,7 +68,7 @@ impl Handler {
                 return false;
             }
             if access == Access::Read {
-                engine.userfault().wake(address, PAGE);
+                engine.userfault().wake(address.raw(), PAGE);
                 return true;
             }
         }
@@ -78,24 +77,28 @@ impl Handler {
             block.history_rewrites.store(rewrites, Relaxed);
             if engine.fork.has_relatives() {
                 let shared = engine.is_shared(address);
-                let resolved = self.unprotect_run(address, PAGE);
+                let resolved = self.unprotect_run(address, 1);
                 if resolved && shared {
                     engine.end_sharing(PAGE);
                 }
                 return resolved;
             }
-            let given_up =
-                if rewrites >= KEEP_NOTHING { engine.give_up_around(block, index) } else { index..index + 1 };
-            return self.unprotect_run(address - (index - given_up.start) * PAGE, given_up.len() * PAGE);
+            let given_up = if rewrites >= KEEP_NOTHING {
+                engine.give_up_around(block, index)
+            } else {
+                index.get()..index.get() + 1
+            };
+            return self
+                .unprotect_run(address.block().page(PageInBlock::new(given_up.start)), given_up.len());
         }
         // The evictor changed this word first: look at it again.
         false
     }
 
-    /// Lifts the protection of pages on which nothing stored depends: they may be written. Returns
-    /// true if it is lifted.
-    pub(crate) fn unprotect_run(&mut self, address: usize, bytes: usize) -> bool {
-        let lifted = self.engine.unprotect_and_wake(address, bytes);
+    /// Lifts the protection of this many pages, on which nothing stored depends: they may be
+    /// written. Returns true if it is lifted.
+    pub(crate) fn unprotect_run(&mut self, first: PageAddr, pages: usize) -> bool {
+        let lifted = self.engine.unprotect_and_wake(first.raw(), pages * PAGE);
         if lifted.is_err() {
             rustix::thread::sched_yield();
             self.read_messages();

@@ -6,7 +6,7 @@ use crate::fault::claim::{ClaimedPiece, unclaim};
 use crate::fault::handler::Handler;
 use crate::fault::readahead::Readahead;
 use crate::store::freeing::Freeing;
-use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use crate::units::{PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::{Heat, PageState, PageWord};
 use folioswap_policy::page_table::Block;
@@ -55,9 +55,9 @@ impl Handler {
                     // stored copy is old.
                     if let Some(from) = claimed.from[page].take() {
                         let heat = self.heat_of(from, readahead.heat());
-                        self.give_up_copy(&mut freeing, block, (claimed.first + page, from), heat);
+                        self.give_up_copy(&mut freeing, block, (claimed.first.plus(page), from), heat);
                     }
-                    engine.userfault().wake(claimed.base + page * PAGE, PAGE);
+                    engine.userfault().wake(claimed.piece.page(page).raw(), PAGE);
                     page += 1;
                 }
                 Some(Errno::NOMEM) => {
@@ -75,7 +75,7 @@ impl Handler {
                 // The mapping is gone, or the process ends: let the thread look for itself.
                 Some(_) => {
                     claimed.release_page(block, page);
-                    engine.userfault().wake(claimed.base + page * PAGE, PAGE);
+                    engine.userfault().wake(claimed.piece.page(page).raw(), PAGE);
                     page += 1;
                 }
             }
@@ -96,7 +96,7 @@ impl Handler {
     ) -> (usize, Option<Errno>) {
         let userfault = self.engine.userfault();
         let from: *const u8 = self.buffers.page(page).as_ptr();
-        let (to, bytes) = (claimed.base + page * PAGE, run * PAGE);
+        let (to, bytes) = (claimed.piece.page(page).raw(), run * PAGE);
         // SAFETY: the buffers are the engine's memory.
         let result = unsafe {
             match fate {
@@ -112,8 +112,8 @@ impl Handler {
             let Some(from) = claimed.from[at].take() else { continue };
             let heat = self.heat_of(from, readahead.heat());
             match fate {
-                Fate::Kept => self.keep_copy(freeing, block, (claimed.first + at, from), heat),
-                Fate::GivenUp => self.give_up_copy(freeing, block, (claimed.first + at, from), heat),
+                Fate::Kept => self.keep_copy(freeing, block, (claimed.first.plus(at), from), heat),
+                Fate::GivenUp => self.give_up_copy(freeing, block, (claimed.first.plus(at), from), heat),
             }
         }
         (done, why)
@@ -125,7 +125,7 @@ impl Handler {
         &self,
         freeing: &mut Freeing,
         block: &Block,
-        (index, from): (usize, PageState),
+        (index, from): (PageInBlock, PageState),
         heat: Heat,
     ) {
         let engine = self.engine;
@@ -138,7 +138,13 @@ impl Handler {
 
     /// Keeps the entry of a page that is in the program, protected; only after this does the
     /// evictor look at the page again.
-    fn keep_copy(&self, freeing: &mut Freeing, block: &Block, (index, from): (usize, PageState), heat: Heat) {
+    fn keep_copy(
+        &self,
+        freeing: &mut Freeing,
+        block: &Block,
+        (index, from): (PageInBlock, PageState),
+        heat: Heat,
+    ) {
         match block.word(index).returned_clean(heat) {
             Some(clean) => {
                 if let PageState::Stored(entry) = from {
@@ -154,9 +160,15 @@ impl Handler {
 
     /// Poisons this claimed page, whose bytes are lost: a thread that touches it gets SIGBUS, and
     /// nobody else is harmed. Returns false if that is not possible now because an event waits.
-    pub(crate) fn poison(&mut self, block: &Block, address: usize, from: PageState, why: ReadError) -> bool {
-        let (engine, index) = (self.engine, page_index(address));
-        match engine.userfault().poison(address) {
+    pub(crate) fn poison(
+        &mut self,
+        block: &Block,
+        address: PageAddr,
+        from: PageState,
+        why: ReadError,
+    ) -> bool {
+        let (engine, index) = (self.engine, address.index());
+        match engine.userfault().poison(address.raw()) {
             Err(errno) => {
                 unclaim(block, index);
                 if matches!(errno, Errno::AGAIN | Errno::NOMEM) {
@@ -176,7 +188,7 @@ impl Handler {
                 engine.tell_poisoned(address, lost);
             }
         }
-        engine.userfault().wake(address, PAGE);
+        engine.userfault().wake(address.raw(), PAGE);
         true
     }
 }

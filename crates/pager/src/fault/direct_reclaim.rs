@@ -2,7 +2,7 @@
 
 use crate::fault::handler::Handler;
 use crate::store::write_back::is_leaving;
-use crate::units::{PAGE, PIECE_PAGES, page_index};
+use crate::units::{PAGE, PIECE_PAGES};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page};
 
@@ -15,14 +15,14 @@ impl Handler {
         // SAFETY: the ring is installed, since otherwise nothing would be offered; the evictor
         // changes nothing of a folio that it waits for.
         let staging = unsafe { &*engine.staging.get() };
-        let place = staging.berth_of(number);
-        let (folio, staged) = (staging.berth(place), staging.address(place));
-        let (block, base) = (engine.table.block(folio.address), page_index(folio.address));
-        let before = engine.shares.stored(place);
+        let berth = staging.berth_of(number);
+        let (folio, staged) = (staging.berth(berth), staging.address(berth));
+        let (block, base) = (engine.table.block(folio.piece), folio.piece.index());
+        let before = engine.shares.stored(berth);
         let mut stored = before;
         for page in 0..PIECE_PAGES {
             let Some(entry) = folio.entries[page] else { continue };
-            if engine.is_stored(place, folio.clean, page) || !is_leaving(block, base + page, entry) {
+            if engine.is_stored(berth, folio.clean, page) || !is_leaving(block, base.plus(page), entry) {
                 continue;
             }
             // SAFETY: the berth belongs to this folio until it is popped, and the evictor waits for
@@ -33,7 +33,7 @@ impl Handler {
                 stored |= 1 << page;
             }
         }
-        engine.shares.stored[place as usize].store(stored, Relaxed);
+        engine.shares.stored[berth.index()].store(stored, Relaxed);
         engine.shares.helped_out();
         stored != before
     }

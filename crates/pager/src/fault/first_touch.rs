@@ -5,7 +5,7 @@ use crate::fault::handler::Handler;
 use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
 use crate::kernel::uffd::Stopped;
-use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE_PAGES, page_index};
+use crate::units::{BLOCK_ORDER, PAGE, PIECE_PAGES, PageAddr, PageInBlock};
 use core::ops::Range;
 use folioswap_group::counters::Counter;
 use folioswap_policy::history::Window;
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 
 impl Handler {
     /// Fills memory that was never touched with zeroes. Returns true if the fault is resolved.
-    pub(crate) fn first_touch(&mut self, block: &Block, address: usize, window: Window) -> bool {
+    pub(crate) fn first_touch(&mut self, block: &Block, address: PageAddr, window: Window) -> bool {
         let engine = self.engine;
-        let index = page_index(address);
+        let index = address.index().get();
         if window.order == BLOCK_ORDER
-            && engine.wants_huge_pages(address & !(BLOCK - 1))
-            && self.first_touch_huge_page(block, address & !(BLOCK - 1), Purpose::Fault) == HugeSwapIn::Done
+            && engine.wants_huge_pages(address.block())
+            && self.first_touch_huge_page(block, address.block(), Purpose::Fault) == HugeSwapIn::Done
         {
             engine.figures().add(Counter::MinorFaults, 1);
             return true;
@@ -27,7 +27,7 @@ impl Handler {
         // A word does not distinguish pages that were never touched from pages that are present.
         // Both are claimed, so that the present ones stay in memory until the kernel has told them
         // apart.
-        let claimed = claim_to_fill(block, index, window);
+        let claimed = claim_to_fill(block, address.index(), window);
         if claimed.is_empty() {
             // The evictor changed this word first: look at it again.
             return false;
@@ -35,7 +35,7 @@ impl Handler {
         // A read gets a page of its own too: the shared zero page would be cheaper, but the write
         // that follows would make a page of it behind our back, unaccounted and at full speed.
         let fill = |pages: &Range<usize>| {
-            let (to, bytes) = (address - index * PAGE + pages.start * PAGE, pages.len() * PAGE);
+            let (to, bytes) = (address.block().raw() + pages.start * PAGE, pages.len() * PAGE);
             // SAFETY: the zeroes are the engine's memory.
             unsafe { engine.userfault().copy(to, self.buffers.zeroes(), bytes) }
         };
@@ -55,9 +55,9 @@ impl Handler {
         let done = reached(&asked, result);
         let done_below =
             if done.is_empty() || below.is_empty() { 0..0 } else { reached(&below, fill(&below)) };
-        for page in claimed {
+        for page in PageInBlock::range(claimed) {
             let word = block.word(page);
-            let is_filled = done.contains(&page) || done_below.contains(&page);
+            let is_filled = done.contains(&page.get()) || done_below.contains(&page.get());
             if let Some(after) = if is_filled { word.filled() } else { word.not_filled() } {
                 block.set(page, after);
             }
@@ -75,7 +75,7 @@ impl Handler {
             // Another thread filled the page first, or the mapping is gone: let the thread look
             // again.
             Err(Stopped { done: 0, .. }) => {
-                engine.userfault().wake(address, PAGE);
+                engine.userfault().wake(address.raw(), PAGE);
                 return true;
             }
             _ => {}
@@ -91,18 +91,18 @@ impl Handler {
 /// Claims pages that may be filled with zeroes: the page `index`, and those of its window up to the
 /// next page that is elsewhere, within the piece. The range is empty if the page itself is
 /// elsewhere.
-fn claim_to_fill(block: &Block, index: usize, window: Window) -> Range<usize> {
+fn claim_to_fill(block: &Block, index: PageInBlock, window: Window) -> Range<usize> {
     if !begin_filling(block, index) {
-        return index..index;
+        return 0..0;
     }
-    let piece = index - index % PIECE_PAGES;
-    let run = window.run(index - piece, PIECE_PAGES, |page| begin_filling(block, piece + page));
-    piece + run.start..piece + run.end
+    let piece = index.piece_start();
+    let run = window.run(index.in_piece(), PIECE_PAGES, |page| begin_filling(block, piece.plus(page)));
+    piece.get() + run.start..piece.get() + run.end
 }
 
 /// Claims a page that may be filled with zeroes, if nothing is there. Returns whether it is
 /// claimed.
-pub(crate) fn begin_filling(block: &Block, index: usize) -> bool {
+pub(crate) fn begin_filling(block: &Block, index: PageInBlock) -> bool {
     let before = block.word(index);
     before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
 }

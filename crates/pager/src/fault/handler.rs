@@ -19,6 +19,7 @@ use crate::kernel::sys;
 use crate::kernel::thread::{self, Descriptors};
 use crate::kernel::ticks::Ticks;
 use crate::kernel::uffd::{Event, Message};
+use crate::units::{BlockAddr, PageAddr};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::Scratch;
@@ -30,8 +31,8 @@ use rustix::io::Errno;
 
 const MESSAGES: usize = 16;
 
-/// No address.
-const NOWHERE: Range<usize> = 0..0;
+/// No page.
+const NOWHERE: Range<PageAddr> = PageAddr::containing(0)..PageAddr::containing(0);
 
 /// How many other faults may interrupt one window. Each of them waits for at most one piece.
 pub(crate) const INTERRUPTIONS_MAX: u32 = 8;
@@ -75,8 +76,8 @@ pub(crate) struct SwapinState {
 
 /// State of a walk that gets blocks ahead of its faults (`ahead.rs`).
 pub(crate) struct Walk {
-    /// The latest block for which there was no huge page ahead of a walk; 0: none.
-    pub(crate) missed_ahead: usize,
+    /// The latest block for which there was no huge page ahead of a walk.
+    pub(crate) missed_ahead: Option<BlockAddr>,
     /// The block of a walk at which it gets the next ones.
     pub(crate) trigger: Option<Trigger>,
 }
@@ -162,7 +163,7 @@ impl Handler {
                 refaults: Refaults::default(),
                 interruptions: Interruptions::Few(0),
             },
-            walk: Walk { missed_ahead: 0, trigger: None },
+            walk: Walk { missed_ahead: None, trigger: None },
             placement,
             queue: FaultQueue::new(),
             holds: Holds::Nothing,
@@ -259,13 +260,8 @@ impl Handler {
                 match message.event() {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
-                        self.queue_fault(Fault {
-                            address,
-                            access,
-                            thread,
-                            attempt: Attempt::First,
-                            since_ns,
-                        });
+                        let page = PageAddr::containing(address);
+                        self.queue_fault(Fault { page, access, thread, attempt: Attempt::First, since_ns });
                     }
                     event if engine.fork.is_thawed() => self.process(event),
                     event => self.postpone(event),
@@ -283,8 +279,8 @@ impl Handler {
     }
 
     /// The same, except for faults in this range that may wait.
-    pub(crate) fn others_wait(&self, but_for: &Range<usize>) -> bool {
-        let is_other = |fault: &Fault| !but_for.contains(&fault.address) || self.is_urgent(fault.thread);
+    pub(crate) fn others_wait(&self, but_for: &Range<PageAddr>) -> bool {
+        let is_other = |fault: &Fault| !but_for.contains(&fault.page) || self.is_urgent(fault.thread);
         self.queue.find(is_other).is_some() || self.fork_waits()
     }
 
@@ -297,16 +293,15 @@ impl Handler {
     /// faults that wait for anything else, with no more than 64 KiB each. Returns false if a fault
     /// still waits that cannot be served now, or if the window has been interrupted often enough. A
     /// fault that would wait at the limit in any case waits for a window that may exceed the limit.
-    pub(crate) fn serve_others(&mut self, but_for: &Range<usize>, room: Ceiling) -> bool {
+    pub(crate) fn serve_others(&mut self, but_for: &Range<PageAddr>, room: Ceiling) -> bool {
         let waits_anyway = |handler: &Self, fault: &Fault| {
             room == Ceiling::Beyond
                 && handler.engine.is_at_limit()
                 && !handler.is_urgent(fault.thread)
                 && handler.needs_memory(fault)
         };
-        let is_other = |handler: &Self, fault: &Fault| {
-            !but_for.contains(&fault.address) && !waits_anyway(handler, fault)
-        };
+        let is_other =
+            |handler: &Self, fault: &Fault| !but_for.contains(&fault.page) && !waits_anyway(handler, fault);
         while let Some(position) = self.queue.find(|fault| is_other(self, fault)) {
             let Interruptions::Few(before) = self.swapin.interruptions else { return false };
             let is_urgent = self.position_of_urgent().is_some();

@@ -24,7 +24,7 @@ use crate::kernel::pagemap;
 use crate::kernel::uffd::Stopped;
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::freeing::Freeing;
-use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, PAGE, page_index};
+use crate::units::{BLOCK, BLOCK_ORDER, BLOCK_PAGES, BlockAddr, PAGE, PageAddr, PageInBlock};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::{Counter, SizeCounter};
@@ -47,19 +47,19 @@ pub(crate) enum HugeSwapIn {
 }
 
 impl Handler {
-    /// Fills the 2 MiB from `start` on with zeroes, if nothing of them is in memory or on a device.
+    /// Fills this block with zeroes, if nothing of it is in memory or on a device.
     pub(crate) fn first_touch_huge_page(
         &mut self,
         block: &Block,
-        start: usize,
+        start: BlockAddr,
         purpose: Purpose,
     ) -> HugeSwapIn {
         let engine = self.engine;
         let pagemap = engine.descriptors.pagemap.load(Relaxed);
-        if !engine.is_registered_whole(start) || !pagemap::is_empty(pagemap, start, start + BLOCK) {
+        if !engine.is_block_registered(start) || !pagemap::is_empty(pagemap, start.raw(), start.end()) {
             return HugeSwapIn::Refused;
         }
-        if (0..BLOCK_PAGES).any(|page| block.word(page).fill().is_none()) {
+        if PageInBlock::all().any(|page| block.word(page).fill().is_none()) {
             return HugeSwapIn::Refused;
         }
         let Ok(zeroes) = engine.take_huge_page(For::FirstTouch) else { return HugeSwapIn::Refused };
@@ -80,11 +80,11 @@ impl Handler {
             engine.put_cleared_back(zeroes);
             return HugeSwapIn::Refused;
         };
-        let claimed = (0..BLOCK_PAGES).take_while(|&page| begin_filling(block, page)).count();
+        let claimed = PageInBlock::all().take_while(|&page| begin_filling(block, page)).count();
         let result = (claimed == BLOCK_PAGES).then(|| {
             // SAFETY: all pages of the target are claimed, and the source is a page of the pool
             // that we have taken.
-            unsafe { engine.userfault().move_pages(start, zeroes.address, BLOCK) }
+            unsafe { engine.userfault().move_pages(start.raw(), zeroes.address, BLOCK) }
         });
         let filled = match result {
             Some(Ok(())) => BLOCK_PAGES,
@@ -94,9 +94,9 @@ impl Handler {
             None => 0,
         };
         engine.embedded.came(filled as u64);
-        for page in 0..claimed {
+        for page in PageInBlock::range(0..claimed) {
             let word = block.word(page);
-            if let Some(after) = if page < filled { word.filled() } else { word.not_filled() } {
+            if let Some(after) = if page.get() < filled { word.filled() } else { word.not_filled() } {
                 block.set(page, after);
             }
         }
@@ -115,7 +115,12 @@ impl Handler {
 
     /// Serves a touch of a huge page that waits in staging: where the program wants huge pages, and
     /// no page of it has been written back, all of it goes back.
-    pub(crate) fn return_huge_page(&mut self, block: &Block, address: usize, entry: SwapEntry) -> HugeSwapIn {
+    pub(crate) fn return_huge_page(
+        &mut self,
+        block: &Block,
+        address: PageAddr,
+        entry: SwapEntry,
+    ) -> HugeSwapIn {
         let engine = self.engine;
         let SlotWord::Cached { folio, .. } = engine.space.slots().word(entry) else {
             return HugeSwapIn::Refused;
@@ -123,8 +128,8 @@ impl Handler {
         let folio = StagedFolio::of(folio);
         // SAFETY: the ring's memory is fixed once installed, and the flag is atomic.
         let staging = unsafe { &*engine.staging.get() };
-        let start = address & !(BLOCK - 1);
-        if folio.order != Order::MAX || !staging.is_huge_page(folio.place) || !engine.wants_huge_pages(start)
+        let start = address.block();
+        if folio.order != Order::MAX || !staging.is_huge_page(folio.first) || !engine.wants_huge_pages(start)
         {
             return HugeSwapIn::Refused;
         }
@@ -138,19 +143,19 @@ impl Handler {
         if !claim_all(block, is_leaving) {
             return HugeSwapIn::Refused;
         }
-        let staged = staging.address(folio.place);
+        let staged = staging.address(folio.first);
         // SAFETY: all pages are claimed, so the evictor keeps their berths until we are done, and
         // nobody else fills the target.
-        let result = unsafe { engine.userfault().move_pages(start, staged, BLOCK) };
+        let result = unsafe { engine.userfault().move_pages(start.raw(), staged, BLOCK) };
         // The kernel's count of moved pages is not reliable when the move stops (`moves.rs`); a
         // page that is not in staging any more has moved. (Where the evictor has looked at a berth
         // meanwhile the shared zero page stands there, which does not count as present.)
-        let is_left = |page: usize| {
-            let at = staged + page * PAGE;
+        let is_left = |page: PageInBlock| {
+            let at = staged + page.get() * PAGE;
             result.is_err() && !engine.is_certainly_empty(at)
         };
         let mut returned = 0;
-        for page in 0..BLOCK_PAGES {
+        for page in PageInBlock::all() {
             if is_left(page) {
                 unclaim(block, page);
             } else {
@@ -178,14 +183,14 @@ impl Handler {
     pub(crate) fn swap_in_huge_page(
         &mut self,
         block: &Block,
-        address: usize,
+        address: PageAddr,
         purpose: Purpose,
     ) -> HugeSwapIn {
         let engine = self.engine;
-        let start = address & !(BLOCK - 1);
+        let start = address.block();
         let Some(taken) = self.claim_stored_block(block, start, purpose) else { return HugeSwapIn::Refused };
         if !self.read_huge_page(block, taken) {
-            (0..BLOCK_PAGES).for_each(|page| unclaim(block, page));
+            PageInBlock::all().for_each(|page| unclaim(block, page));
             engine.put_huge_page_back(taken);
             // The swap-in of the piece finds out which page could not be read.
             engine.fall_back(BLOCK_ORDER, None);
@@ -193,7 +198,7 @@ impl Handler {
         }
         // SAFETY: all pages of the target are claimed, and the source is a page of the pool that
         // was taken.
-        let result = unsafe { engine.userfault().move_pages(start, taken.address, BLOCK) };
+        let result = unsafe { engine.userfault().move_pages(start.raw(), taken.address, BLOCK) };
         // Pages that the kernel may have moved besides, without reporting them, are present under a
         // word that says `Stored`, as after a fork freeze.
         let done = match result {
@@ -228,11 +233,11 @@ impl Handler {
         self.end_huge_page(block, address, result)
     }
 
-    /// Claims all pages of the 2 MiB from `start` on, if each is stored, and takes a huge page of
+    /// Claims all pages of the block at `start`, if each is stored, and takes a huge page of
     /// the pool to read them into. Returns `None`, with nothing claimed, if that is not possible.
-    fn claim_stored_block(&mut self, block: &Block, start: usize, purpose: Purpose) -> Option<Taken> {
+    fn claim_stored_block(&mut self, block: &Block, start: BlockAddr, purpose: Purpose) -> Option<Taken> {
         let engine = self.engine;
-        if !engine.is_registered_whole(start) {
+        if !engine.is_block_registered(start) {
             return None;
         }
         if purpose == Purpose::Ahead && !engine.stays_huge(block, start) {
@@ -244,7 +249,7 @@ impl Handler {
             PageState::Stored(entry) => purpose == Purpose::Fault || engine.space.file_slot(entry).is_none(),
             _ => false,
         };
-        if !(0..BLOCK_PAGES).all(|page| is_stored(block.word(page).state())) {
+        if !PageInBlock::all().all(|page| is_stored(block.word(page).state())) {
             return None;
         }
         let taken = match engine.take_huge_page(For::SwapIn) {
@@ -252,11 +257,11 @@ impl Handler {
             Err(why) => {
                 // Ahead of a walk nobody waits for the huge page, and it is asked for again: it
                 // counts once.
-                if purpose == Purpose::Fault || self.walk.missed_ahead != start {
+                if purpose == Purpose::Fault || self.walk.missed_ahead != Some(start) {
                     engine.fall_back(BLOCK_ORDER, Some(why));
                 }
                 if purpose == Purpose::Ahead {
-                    self.walk.missed_ahead = start;
+                    self.walk.missed_ahead = Some(start);
                 }
                 return None;
             }
@@ -277,9 +282,9 @@ impl Handler {
         // under way ends.
         self.reads.forget_all();
         let (mut from_file, mut refaults, mut freeing) = (0, Refaults::default(), Freeing::new(engine));
-        for page in 0..BLOCK_PAGES {
+        for page in PageInBlock::all() {
             let entry = block.word(page).entry();
-            if page >= done {
+            if page.get() >= done {
                 unclaim(block, page);
             } else if let Some(entry) = entry {
                 from_file += u64::from(engine.space.is_on_file(entry));
@@ -297,7 +302,8 @@ impl Handler {
     /// with one read. Returns false if one of the pages cannot be read.
     fn read_huge_page(&mut self, block: &Block, taken: Taken) -> bool {
         let space = &self.engine.space;
-        let entries: [Option<SwapEntry>; BLOCK_PAGES] = core::array::from_fn(|page| block.word(page).entry());
+        let entries: [Option<SwapEntry>; BLOCK_PAGES] =
+            core::array::from_fn(|page| block.word(PageInBlock::new(page)).entry());
         // SAFETY: the target is a huge page of the pool that we have taken: nobody else looks at
         // it.
         let pages = unsafe { &mut *(taken.address as *mut [Page; BLOCK_PAGES]) };
@@ -331,11 +337,11 @@ impl Handler {
     }
 
     /// Chooses the result after a move to the program that may have ended early.
-    fn end_huge_page(&mut self, block: &Block, address: usize, result: Result<(), Stopped>) -> HugeSwapIn {
+    fn end_huge_page(&mut self, block: &Block, address: PageAddr, result: Result<(), Stopped>) -> HugeSwapIn {
         match result {
             Ok(()) => HugeSwapIn::Done,
-            Err(_) if matches!(block.word(page_index(address)).state(), PageState::Present(_)) => {
-                self.engine.userfault().wake(address, PAGE);
+            Err(_) if matches!(block.word(address.index()).state(), PageState::Present(_)) => {
+                self.engine.userfault().wake(address.raw(), PAGE);
                 HugeSwapIn::Done
             }
             Err(Stopped { why: Errno::AGAIN | Errno::NOMEM, .. }) => {
@@ -351,17 +357,17 @@ impl Handler {
 }
 
 impl Engine {
-    /// Whether all of the 2 MiB from `start` on is registered, so that it may come as a whole.
-    pub(crate) fn is_registered_whole(&self, start: usize) -> bool {
+    /// Whether all of this block is registered, so that it may come as a whole.
+    pub(crate) fn is_block_registered(&self, block: BlockAddr) -> bool {
         let _events_wait = self.locks.moves.lock();
         // SAFETY: the set is used under the move lock.
-        unsafe { &*self.mappings.registered.get() }.covers(start, start + BLOCK)
+        unsafe { &*self.mappings.registered.get() }.covers(block.raw(), block.end())
     }
 
     /// Called when all of a block has moved to staging, at `staged`, by one move: notes whether it
     /// is still one huge page. If it is not, the kernel has split it, and the block keeps its page
     /// table.
-    pub(crate) fn note_left_huge(&self, start: usize, staged: usize) {
+    pub(crate) fn note_left_huge(&self, start: BlockAddr, staged: usize) {
         let is_huge = pagemap::is_huge(self.descriptors.pagemap.load(Relaxed), staged);
         if let Some(block) = self.table.block(start) {
             block.left_huge.store(is_huge, Relaxed);
@@ -370,14 +376,14 @@ impl Engine {
 
     /// Whether a huge page that comes to this block, from `start` on, would stay one, as far as
     /// that is known, or the program wants one there in any case.
-    pub(crate) fn stays_huge(&self, block: &Block, start: usize) -> bool {
+    pub(crate) fn stays_huge(&self, block: &Block, start: BlockAddr) -> bool {
         block.left_huge.load(Relaxed) || self.wants_huge_pages(start)
     }
 
-    /// Called for a fault at `address`, in `block`, where nothing is: the fault has left a page
+    /// Called for a fault on this page of `block`, where nothing is: the fault has left a page
     /// table, unless the program has asked for huge pages there.
-    pub(crate) fn note_page_table(&self, block: &Block, address: usize) {
-        if block.left_huge.load(Relaxed) && !self.wants_huge_pages(address & !(BLOCK - 1)) {
+    pub(crate) fn note_page_table(&self, block: &Block, page: PageAddr) {
+        if block.left_huge.load(Relaxed) && !self.wants_huge_pages(page.block()) {
             block.left_huge.store(false, Relaxed);
         }
     }

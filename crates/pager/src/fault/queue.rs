@@ -1,6 +1,7 @@
 //! Faults that were read and are not served yet.
 
 use crate::kernel::uffd::Access;
+use crate::units::PageAddr;
 
 /// The most faults that can wait here; further ones stay in the kernel's queue.
 pub(crate) const QUEUE: usize = 256;
@@ -8,7 +9,8 @@ pub(crate) const QUEUE: usize = 256;
 /// A fault that was read and is not served yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    pub(crate) address: usize,
+    /// The page that is missing or protected.
+    pub(crate) page: PageAddr,
     pub(crate) access: Access,
     /// The thread that waits.
     pub(crate) thread: u32,
@@ -17,8 +19,13 @@ pub(crate) struct Fault {
     pub(crate) since_ns: u64,
 }
 
-const NO_FAULT: Fault =
-    Fault { address: 0, access: Access::Read, thread: 0, attempt: Attempt::First, since_ns: 0 };
+const NO_FAULT: Fault = Fault {
+    page: PageAddr::containing(0),
+    access: Access::Read,
+    thread: 0,
+    attempt: Attempt::First,
+    since_ns: 0,
+};
 
 /// Whether a fault was in the queue before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +66,7 @@ impl FaultQueue {
 
     /// Adds a fault at the end. A thread that took a signal faults again; its fault is kept once.
     pub(crate) fn push(&mut self, fault: Fault) {
-        let is_same = |other: &Fault| (other.address, other.thread) == (fault.address, fault.thread);
+        let is_same = |other: &Fault| (other.page, other.thread) == (fault.page, fault.thread);
         if self.find(is_same).is_some() {
             return;
         }

@@ -8,7 +8,7 @@
 
 use crate::engine::Engine;
 use crate::fault::reads::{AHEAD_PAGES, Reads};
-use crate::units::{BLOCK_PAGES, PAGE, Pages, page_index};
+use crate::units::{BLOCK_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use folioswap_devices::FileSlot;
 use folioswap_group::counters::Counter;
@@ -54,7 +54,7 @@ impl Reads {
         &mut self,
         engine: &Engine,
         block: &Block,
-        address: usize,
+        address: PageAddr,
         slot: FileSlot,
         found: Found,
     ) {
@@ -63,7 +63,7 @@ impl Reads {
         if most == 1 || devices.is_synchronous(slot) {
             return;
         }
-        let (page, index) = (address / PAGE, page_index(address));
+        let (page, index) = (address.number(), address.index().get());
         let readahead = &mut self.readahead;
         let window = match found {
             Found::Away => readahead.missed(page, most),
@@ -82,7 +82,7 @@ impl Reads {
         let device = devices.of_slot(slot);
         let mut run: Option<ReadRun> = None;
         for page in window.filter(|&page| page != index) {
-            let PageState::Stored(entry) = block.word(page).state() else { continue };
+            let PageState::Stored(entry) = block.word(PageInBlock::new(page)).state() else { continue };
             let Some(slot) = engine.space.file_slot(entry).filter(|&slot| devices.of_slot(slot) == device)
             else {
                 continue;

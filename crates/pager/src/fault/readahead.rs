@@ -8,7 +8,8 @@
 //!   kernel.
 
 use crate::engine::Engine;
-use crate::units::{BLOCK, BLOCK_PAGES, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, Pages, page_index};
+use crate::staging::ring::BerthIndex;
+use crate::units::{BLOCK_PAGES, BlockAddr, PAGE, PIECE_ORDER, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::ops::Range;
 use folioswap_group::folio_orders::{Advised, FolioOrders};
 use folioswap_policy::history::{Stride, WINDOW_ORDER_MAX, Window};
@@ -94,10 +95,10 @@ impl Readahead {
 impl Engine {
     /// The window that a fault at `address`, in `block`, should bring in, as the block's history
     /// advises.
-    pub(crate) fn window(&self, block: &Block, address: usize) -> Window {
-        let beside = |address| self.table.block(address).map(|block| &block.history);
-        let before = || beside(address.wrapping_sub(PAGE));
-        let window = block.history.window(page_index(address), before, || beside(address + PAGE));
+    pub(crate) fn window(&self, block: &Block, address: PageAddr) -> Window {
+        let beside = |page: PageAddr| self.table.block(page).map(|block| &block.history);
+        let before = || beside(address.before());
+        let window = block.history.window(address.index().get(), before, || beside(address.plus(1)));
         let (orders, advised) = self.folio_orders(address);
         let at_most = self.largest_window(orders, advised);
         // A window that grew in steps that are not allowed would never reach the step that is.
@@ -105,11 +106,10 @@ impl Engine {
     }
 
     /// The stride that a fault out of order at `address`, in `block`, continues.
-    pub(crate) fn stride(&self, block: &Block, address: usize) -> Option<Stride> {
-        let start = address & !(BLOCK - 1);
-        let beside = |address| self.table.block(address).map(|block| &block.history);
-        let before = || beside(start.wrapping_sub(PAGE));
-        block.history.stride(page_index(address), before, || beside(start + BLOCK))
+    pub(crate) fn stride(&self, block: &Block, address: PageAddr) -> Option<Stride> {
+        let beside = |block: BlockAddr| self.table.block(block).map(|block| &block.history);
+        let before = || beside(address.block().before());
+        block.history.stride(address.index().get(), before, || beside(address.block().plus(1)))
     }
 
     /// The order of the largest window: 2 MiB, or 64 KiB where the limit is small. Where no size up
@@ -127,16 +127,19 @@ impl Engine {
 
     /// The pages that a fault on the page at `address`, which is away, should bring back of its
     /// piece, where the history advises `advised`. Only the handler calls this.
-    pub(crate) fn readahead(&self, block: &Block, address: usize, advised: Window) -> Readahead {
-        let index = page_index(address);
+    pub(crate) fn readahead(&self, block: &Block, address: PageAddr, advised: Window) -> Readahead {
+        let page = address.index();
+        let index = page.get();
         let mut order = self.largest_order(address, advised.order.min(PIECE_ORDER));
         let first = index & !(PIECE_PAGES - 1);
-        let in_store = |page| self.is_in_store(block, page);
+        let in_store = |page| self.is_in_store(block, PageInBlock::new(page));
         let mut reason = if advised.order > 0 { Reason::InOrder } else { Reason::Touched };
         let mut pages: Pages = 1 << (index - first);
         if reason == Reason::Touched && in_store(index) {
             let neighbours = pages_that(first, |page| page != index && in_store(page));
-            if self.allows_order(address, PIECE_ORDER) && self.around.brings(address / PIECE, neighbours) {
+            if self.allows_order(address, PIECE_ORDER)
+                && self.around.brings(address.piece().number(), neighbours)
+            {
                 (reason, order) = (Reason::Around, PIECE_ORDER);
                 pages |= neighbours;
             }
@@ -146,14 +149,15 @@ impl Engine {
         if reason == Reason::InOrder {
             pages = pages_that(first, |page| window.contains(&page));
         }
-        if let Some(folio) = self.folio_of(block.word(index)) {
-            pages |= pages_that(first, |page| self.folio_of(block.word(page)) == Some(folio));
+        if let Some(folio) = self.folio_of(block.word(page)) {
+            pages |=
+                pages_that(first, |page| self.folio_of(block.word(PageInBlock::new(page))) == Some(folio));
         }
         Readahead { pages, order, walked: advised.order, window, reason }
     }
 
     /// The berth in the swap cache where the page's folio waits for its write-back, if it does.
-    fn folio_of(&self, word: PageWord) -> Option<u32> {
+    fn folio_of(&self, word: PageWord) -> Option<BerthIndex> {
         match word.state() {
             PageState::Leaving(entry) => self.staging_berth(entry),
             _ => None,

@@ -21,7 +21,7 @@ use crate::fault::reading::{Purpose, Reading, State, Taken};
 use crate::kernel::proc::{field_bytes, read_proc_path};
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
-use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use crate::units::{PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Acquire;
 use folioswap_devices::read_ring::ReadRing;
@@ -282,10 +282,10 @@ impl Reads {
 impl Engine {
     /// The slot on a file of the page at `address`, and the consecutive ones that would be read for
     /// a fault there.
-    fn slots_to_read(&self, address: usize) -> Option<(FileSlot, FileSlot, usize)> {
+    fn slots_to_read(&self, address: PageAddr) -> Option<(FileSlot, FileSlot, usize)> {
         let block = self.table.block(address)?;
-        let index = page_index(address);
-        let slot_of = |index: usize| match block.word(index).state() {
+        let index = address.index().get();
+        let slot_of = |index: usize| match block.word(PageInBlock::new(index)).state() {
             PageState::Stored(entry) => self.space.file_slot(entry).map(FileSlot::raw),
             _ => None,
         };
@@ -318,7 +318,7 @@ impl Handler {
             return false;
         }
         let stale_copies = self.engine.counts.stale_copies.load(Acquire);
-        let Some((own, first, count)) = self.engine.slots_to_read(fault.address & !(PAGE - 1)) else {
+        let Some((own, first, count)) = self.engine.slots_to_read(fault.page) else {
             return false;
         };
         let ahead = |reading: &&mut Reading| reading.purpose == Purpose::Ahead && reading.holds(own, 1);

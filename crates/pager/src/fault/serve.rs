@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::fault::handler::{Handler, Interruptions};
 use crate::fault::queue::Fault;
 use crate::kernel::uffd::Access;
-use crate::units::{PAGE, PIECE_ORDER, page_index};
+use crate::units::{PAGE, PIECE_ORDER, PageAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{FileError, FileSlot};
 use folioswap_group::counters::Counter;
@@ -33,13 +33,13 @@ impl Engine {
 
     /// Counts a poisoned page of the program, or of a child that the program serves, and has the
     /// supervisor name it.
-    pub(crate) fn tell_poisoned(&self, address: usize, lost: Lost) {
+    pub(crate) fn tell_poisoned(&self, address: PageAddr, lost: Lost) {
         self.figures().add(Counter::Poisoned, 1);
         let control = self.descriptors.control.load(Relaxed);
         crate::engine::link::tell(
             control,
             Kind::Note,
-            [Note::Poisoned as u64, address as u64, lost.pack()],
+            [Note::Poisoned as u64, address.raw() as u64, lost.pack()],
             None,
         );
     }
@@ -58,7 +58,7 @@ impl Handler {
     /// Resolves a fault of this process.
     pub(crate) fn serve(&mut self, fault: Fault) {
         let engine = self.engine;
-        let address = fault.address & !(PAGE - 1);
+        let address = fault.page;
         if fault.access == Access::WriteProtected {
             engine.figures().add(Counter::WriteProtectFaults, 1);
         }
@@ -67,13 +67,13 @@ impl Handler {
         }
         loop {
             let Some(block) = engine.table.block_or_insert(address, engine.arena) else {
-                engine.userfault().wake(address, PAGE);
+                engine.userfault().wake(address.raw(), PAGE);
                 return;
             };
             if fault.access != Access::WriteProtected {
                 engine.note_page_table(block, address);
             }
-            let word = block.word(page_index(address));
+            let word = block.word(address.index());
             let done = match word.state() {
                 // The evictor is between marking and moving: its section takes some tens of
                 // microseconds.
@@ -104,7 +104,7 @@ impl Handler {
                 // Only this thread sets these states, and it has ended each before it serves
                 // another fault.
                 PageState::Returning(_) | PageState::Filling => {
-                    engine.userfault().wake(address, PAGE);
+                    engine.userfault().wake(address.raw(), PAGE);
                     true
                 }
             };
@@ -116,7 +116,7 @@ impl Handler {
 
     /// The pages that a fault at `address`, in `block`, should bring in, as the block's history
     /// advises; in the middle of another window no more than a piece.
-    fn window(&self, block: &Block, address: usize) -> Window {
+    fn window(&self, block: &Block, address: PageAddr) -> Window {
         let window = self.engine.window(block, address);
         match self.swapin.interruptions {
             Interruptions::Few(_) => window,

@@ -19,7 +19,9 @@ use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
 use crate::kernel::uffd::Access;
-use crate::units::{BLOCK, BLOCK_ORDER, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, page_index};
+use crate::units::{
+    BLOCK, BLOCK_ORDER, BlockAddr, PAGE, PIECE, PIECE_ORDER, PIECE_PAGES, PageAddr, PageInBlock, PieceAddr,
+};
 use core::ops::Range;
 use folioswap_group::counters::SizeCounter;
 use folioswap_policy::history::{Direction, Stride, Window};
@@ -48,24 +50,30 @@ struct Large {
 impl Handler {
     /// Brings back a page that is away, with the pages of `window` that should come along. Returns
     /// true if the fault is resolved.
-    pub(crate) fn swap_in(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
+    pub(crate) fn swap_in(
+        &mut self,
+        block: &Block,
+        address: PageAddr,
+        access: Access,
+        window: Window,
+    ) -> bool {
         let engine = self.engine;
         let mut at_most = window.order;
-        let whole = match block.word(page_index(address)).state() {
+        let huge_page = match block.word(address.index()).state() {
             PageState::Leaving(entry) => self.return_huge_page(block, address, entry),
-            _ if at_most == BLOCK_ORDER && engine.wants_huge_pages(address & !(BLOCK - 1)) => {
-                let whole = self.swap_in_huge_page(block, address, Purpose::Fault);
-                at_most -= u8::from(whole == HugeSwapIn::Refused);
-                whole
+            _ if at_most == BLOCK_ORDER && engine.wants_huge_pages(address.block()) => {
+                let came = self.swap_in_huge_page(block, address, Purpose::Fault);
+                at_most -= u8::from(came == HugeSwapIn::Refused);
+                came
             }
             _ => HugeSwapIn::Refused,
         };
-        if whole != HugeSwapIn::Refused {
-            return whole == HugeSwapIn::Done;
+        if huge_page != HugeSwapIn::Refused {
+            return huge_page == HugeSwapIn::Done;
         }
         if window.order == 0
             && self.swapin.interruptions != Interruptions::None
-            && engine.is_in_store(block, page_index(address))
+            && engine.is_in_store(block, address.index())
             && let Some(stride) = engine.stride(block, address)
         {
             return self.swap_in_strided(block, address, access, stride);
@@ -85,7 +93,7 @@ impl Handler {
 
     /// The same for no more than 64 KiB. Where some of the pages are present already the others are
     /// asked for one by one, so nothing falls back.
-    fn swap_in_piece(&mut self, block: &Block, address: usize, access: Access, window: Window) -> bool {
+    fn swap_in_piece(&mut self, block: &Block, address: PageAddr, access: Access, window: Window) -> bool {
         let engine = self.engine;
         let mut readahead = engine.readahead(block, address, window);
         loop {
@@ -108,7 +116,7 @@ impl Handler {
                 Next::Fewer if readahead.pages.is_power_of_two() => return self.wait_for_kernel(),
                 Next::Fewer => {
                     let order = engine.largest_order(address, readahead.order.saturating_sub(1));
-                    readahead = readahead.smaller(page_index(address), order);
+                    readahead = readahead.smaller(address.index().get(), order);
                 }
             }
         }
@@ -116,12 +124,12 @@ impl Handler {
 
     /// Brings back a folio of more than 64 KiB, all of which is stored, or as much of it as can be
     /// had.
-    fn swap_in_large(&mut self, block: &Block, address: usize, access: Access, large: Large) -> bool {
+    fn swap_in_large(&mut self, block: &Block, address: PageAddr, access: Access, large: Large) -> bool {
         let Large { window, advised, room } = large;
         let (engine, order) = (self.engine, window.order);
-        let (index, base) = (page_index(address), address & !(BLOCK - 1));
+        let (index, base) = (address.index(), address.block());
         let pages = aligned(index, order);
-        let own = index / PIECE_PAGES;
+        let own = index.piece();
         let others = pages.start / PIECE_PAGES..pages.end / PIECE_PAGES;
         let came = self.bring(block, address, access, &Readahead::of_walk(own), Purpose::Fault);
         match came.next {
@@ -142,13 +150,13 @@ impl Handler {
         };
         self.begin_window();
         let (mut came_pieces, mut copied) = (own..own + 1, came.copied);
-        let within = base + pages.start * PAGE..base + pages.end * PAGE;
+        let within = base.piece(others.start).page(0)..base.piece(others.end).page(0);
         for side in sides {
             for piece in side {
                 if advised == BLOCK_ORDER && is_last_of_block(piece, window.direction) {
                     self.bring_blocks_before_end(address, access, window.direction);
                 }
-                let Some(pages) = self.bring_next(base + piece * PIECE, access, &within, room) else { break };
+                let Some(pages) = self.bring_next(base.piece(piece), access, &within, room) else { break };
                 copied += pages;
                 came_pieces = came_pieces.start.min(piece)..came_pieces.end.max(piece + 1);
                 if pages < PIECE_PAGES {
@@ -163,9 +171,9 @@ impl Handler {
             let not_charged = room == Ceiling::BelowLimit && engine.is_at_limit();
             engine.fall_back(order, not_charged.then_some(NoHugePage::NotCharged));
             let by_piece = engine.allows_order(address, PIECE_ORDER);
-            let (whole, single) =
+            let (pieces, single) =
                 if by_piece { (copied / PIECE_PAGES, copied % PIECE_PAGES) } else { (0, copied) };
-            engine.figures().add_size(SizeCounter::SwapIn, PIECE_ORDER.into(), whole as u64);
+            engine.figures().add_size(SizeCounter::SwapIn, PIECE_ORDER.into(), pieces as u64);
             engine.figures().add_size(SizeCounter::SwapIn, 0, single as u64);
         }
         // After the messages that were read meanwhile the block may be another's.
@@ -181,30 +189,30 @@ impl Handler {
     /// does not wait in vain.
     fn bring_next(
         &mut self,
-        address: usize,
+        piece: PieceAddr,
         access: Access,
-        within: &Range<usize>,
+        within: &Range<PageAddr>,
         room: Ceiling,
     ) -> Option<usize> {
-        let block = self.may_bring_more(address, within, room)?;
-        let (engine, first) = (self.engine, page_index(address));
-        let mut pages = first..first + PIECE_PAGES;
+        let block = self.may_bring_more(piece.block(), within, room)?;
+        let (engine, first, address) = (self.engine, piece.index(), piece.page(0));
+        let mut pages = PageInBlock::range(first.get()..first.get() + PIECE_PAGES);
         if !pages.all(|page| engine.may_come_in_large(block, address, page)) {
             return None;
         }
-        let readahead = Readahead::of_walk(first / PIECE_PAGES);
+        let readahead = Readahead::of_walk(first.piece());
         let came = self.bring(block, address, access, &readahead, Purpose::Ahead);
         (came.next == Next::Done).then_some(came.copied)
     }
 
-    /// The block of `address`, if more of it may come ahead of its faults: no fault waits any more
+    /// This block, if more of it may come ahead of its faults: no fault waits any more
     /// except for pages `within` (or, where the folio may exceed the limit, for memory), and the
     /// group has headroom. Reads messages and serves other faults, so earlier knowledge of the
     /// block is out of date.
     fn may_bring_more(
         &mut self,
-        address: usize,
-        within: &Range<usize>,
+        block: BlockAddr,
+        within: &Range<PageAddr>,
         room: Ceiling,
     ) -> Option<&'static Block> {
         self.read_messages();
@@ -214,14 +222,14 @@ impl Handler {
             Ceiling::Beyond => self.engine.headroom() >= PIECE as u64,
         };
         let may = has_room && others_are_served;
-        self.engine.table.block(address).filter(|_| may)
+        self.engine.table.block(block).filter(|_| may)
     }
 
     /// Brings back a page of a stride, and the pages that the stride will come to next, each by
     /// itself.
-    fn swap_in_strided(&mut self, block: &Block, address: usize, access: Access, stride: Stride) -> bool {
+    fn swap_in_strided(&mut self, block: &Block, address: PageAddr, access: Access, stride: Stride) -> bool {
         let engine = self.engine;
-        let (index, base) = (page_index(address), address & !(BLOCK - 1));
+        let (index, base) = (address.index().get(), address.block());
         let came = self.bring(block, address, access, &Readahead::of_stride(index), Purpose::Fault);
         match came.next {
             Next::Done => {}
@@ -231,14 +239,15 @@ impl Handler {
         self.begin_window();
         let (mut copied, mut passed) = (came.copied, 0);
         for page in stride.pages(index) {
-            let Some(block) = self.may_bring_more(base, &(base..base + BLOCK), Ceiling::BelowLimit) else {
+            let Some(block) = self.may_bring_more(base, &base.pages(), Ceiling::BelowLimit) else {
                 break;
             };
             passed += 1;
             // A page that is present already, or elsewhere, is passed over.
-            if engine.is_in_store(block, page) {
+            let at = PageInBlock::new(page);
+            if engine.is_in_store(block, at) {
                 let readahead = Readahead::of_stride(page);
-                copied += self.bring(block, base + page * PAGE, access, &readahead, Purpose::Ahead).copied;
+                copied += self.bring(block, base.page(at), access, &readahead, Purpose::Ahead).copied;
             }
         }
         engine.figures().add_size(SizeCounter::SwapIn, 0, copied as u64);
@@ -278,14 +287,14 @@ impl Engine {
     /// and that can be had. All of a folio of more than 64 KiB has to be away. A window is no
     /// larger than the group's headroom below its limit where a smaller size is allowed; a folio
     /// that may come in one size alone may exceed the limit, as a huge page may.
-    fn order_to_ask_for(&self, block: &Block, address: usize, at_most: u8) -> (u8, Ceiling) {
+    fn order_to_ask_for(&self, block: &Block, address: PageAddr, at_most: u8) -> (u8, Ceiling) {
         let mut order = self.largest_order(address, at_most);
         let bound = self.bound();
         let room = bound.limit.saturating_sub(bound.charge);
         let may_come = |page| self.may_come_in_large(block, address, page);
         while order > PIECE_ORDER {
             let (bytes, smaller) = ((PAGE as u64) << order, self.largest_order(address, order - 1));
-            if aligned(page_index(address), order).all(may_come) {
+            if PageInBlock::range(aligned(address.index(), order)).all(may_come) {
                 if room >= bytes {
                     return (order, Ceiling::BelowLimit);
                 }
@@ -306,7 +315,7 @@ impl Engine {
     /// Whether this page of a block is away so that a folio of more than 64 KiB may bring it, for
     /// the fault at `address`. A page on a file may come so only where nothing smaller is allowed,
     /// since each piece is a wait there.
-    fn may_come_in_large(&self, block: &Block, address: usize, page: usize) -> bool {
+    fn may_come_in_large(&self, block: &Block, address: PageAddr, page: PageInBlock) -> bool {
         self.is_in_store(block, page)
             || matches!(block.word(page).state(), PageState::Stored(_))
                 && self.largest_order(address, PIECE_ORDER) == 0
@@ -314,7 +323,7 @@ impl Engine {
 
     /// Whether this page of a block is in the compressed store. The answer is a hint, since the
     /// page is not claimed.
-    pub(crate) fn is_in_store(&self, block: &Block, page: usize) -> bool {
+    pub(crate) fn is_in_store(&self, block: &Block, page: PageInBlock) -> bool {
         match block.word(page).state() {
             PageState::Stored(entry) => self.space.file_slot(entry).is_none(),
             _ => false,
@@ -331,8 +340,8 @@ fn is_last_of_block(piece: usize, direction: Direction) -> bool {
 }
 
 /// The pages of the folio of this order that contains page `index`.
-fn aligned(index: usize, order: u8) -> Range<usize> {
-    let first = index & !((1 << order) - 1);
+fn aligned(index: PageInBlock, order: u8) -> Range<usize> {
+    let first = index.get() & !((1 << order) - 1);
     first..first + (1 << order)
 }
 

@@ -9,7 +9,7 @@ use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
-use crate::units::{PAGE, PIECE_PAGES, page_index};
+use crate::units::{PAGE, PageAddr};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Page;
 use folioswap_group::counters::Counter;
@@ -67,13 +67,13 @@ impl Handler {
     /// Serves a fault without changing anything that a snapshot contains.
     pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
         let engine = self.engine;
-        let address = fault.address & !(PAGE - 1);
+        let (page, address) = (fault.page, fault.page.raw());
         if fault.access == Access::WriteProtected {
             // The word stays as it is, even if it says that the page is clean: the evictor asks the
             // kernel before it believes that, in the parent as in the child.
             engine.figures().add(Counter::WriteProtectFaults, 1);
-            if engine.is_shared(address) {
-                engine.charge_own_pages(engine.cost_of_own_pages(address, address + PAGE));
+            if engine.is_shared(page) {
+                engine.charge_own_pages(engine.cost_of_own_pages(address, page.end()));
             }
             if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
                 self.read_messages();
@@ -90,14 +90,15 @@ impl Handler {
             let word = fork
                 .log
                 .before(address, limit)
-                .and_then(|address| Some((address, engine.table.block(address)?.word(page_index(address)))));
-            let result = match word.map(|(address, word)| (address, word.state())) {
+                .map(PageAddr::containing)
+                .and_then(|page| Some((page, engine.table.block(page)?.word(page.index()))));
+            let result = match word.map(|(page, word)| (page, word.state())) {
                 // A clean page is present: the copy will find it there (or stand for it).
                 Some((_, PageState::Stored(entry) | PageState::Clean(entry, _))) => {
                     let (decoder, buffer) = self.buffers.page_to_read(0);
                     if let Err(why) = engine.space.read(entry, decoder, buffer, Movers::Frozen) {
                         if userfault.poison(address).is_ok() {
-                            engine.tell_poisoned(address, engine.why_lost(entry, why));
+                            engine.tell_poisoned(page, engine.why_lost(entry, why));
                         }
                         userfault.wake(address, PAGE);
                         return;
@@ -109,8 +110,7 @@ impl Handler {
                     let Some(berth) = engine.staging_berth(entry) else { return };
                     // SAFETY: the ring's memory is fixed; the evictor stands still, so the page
                     // stays where it is.
-                    let staged = unsafe { &*engine.staging.get() }.address(berth)
-                        + page_index(at) % PIECE_PAGES * PAGE;
+                    let staged = unsafe { &*engine.staging.get() }.address(berth) + at.in_piece() * PAGE;
                     // SAFETY: as above.
                     *self.buffers.page(0) = unsafe { *(staged as *const Page) };
                     // SAFETY: the buffers are the engine's memory.
@@ -167,7 +167,8 @@ impl Handler {
         let count = self.read_some(child, &mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
-                let fault = Fault { address, access, thread, attempt: Attempt::First, since_ns: 0 };
+                let page = PageAddr::containing(address);
+                let fault = Fault { page, access, thread, attempt: Attempt::First, since_ns: 0 };
                 self.serve_frozen(child, fault, Whose::Child);
             }
         }

@@ -16,7 +16,7 @@ use crate::fault::raw_children::RawChild;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
-use crate::units::{BLOCK, PAGE, page_index};
+use crate::units::{PAGE, PageAddr, PageInBlock};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Ending, Kind};
@@ -154,13 +154,13 @@ impl Handler {
         }
         for message in &messages[..count] {
             if let Event::Fault { address, access, .. } = message.event() {
-                self.serve_child_fault(child, address & !(PAGE - 1), access);
+                self.serve_child_fault(child, PageAddr::containing(address), access);
             }
         }
     }
 
-    fn serve_child_fault(&mut self, child: RawChild, address: usize, access: Access) {
-        let engine = self.engine;
+    fn serve_child_fault(&mut self, child: RawChild, page: PageAddr, access: Access) {
+        let (engine, address) = (self.engine, page.raw());
         if access == Access::WriteProtected {
             // The child inherited the protection of pages that are clean here. Nothing is ever
             // taken out of it, so nothing depends on the protection. (EAGAIN: an event of the child
@@ -171,8 +171,8 @@ impl Handler {
             child.userfault.wake(address, PAGE);
             return;
         }
-        let block = child.table.block(address);
-        let word = block.map_or(PageWord::PRESENT, |block| block.word(page_index(address)));
+        let block = child.table.block(page);
+        let word = block.map_or(PageWord::PRESENT, |block| block.word(page.index()));
         let stored = match word.state() {
             PageState::Stored(entry) => Some(entry),
             _ => None,
@@ -185,7 +185,7 @@ impl Handler {
                     Ok(_) => unsafe { child.userfault.copy(address, self.buffers.page(0).as_ptr(), PAGE) },
                     Err(why) => {
                         if child.userfault.poison(address).is_ok() {
-                            engine.tell_poisoned(address, engine.why_lost(entry, why));
+                            engine.tell_poisoned(page, engine.why_lost(entry, why));
                         }
                         child.userfault.wake(address, PAGE);
                         return;
@@ -200,7 +200,7 @@ impl Handler {
                     self.raw_children.unfound.recent[0] += PAGE as u64;
                     engine.figures().add(Counter::MinorFaults, 1);
                     if let (Some(entry), Some(block)) = (stored, block) {
-                        block.set(page_index(address), PageWord::PRESENT);
+                        block.set(page.index(), PageWord::PRESENT);
                         engine.space.put(entry, 1);
                     }
                     child.userfault.wake(address, PAGE);
@@ -236,7 +236,7 @@ impl Engine {
 /// present in the child, which needs none of them.
 fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
     from.for_blocks(0, 1 << 47, |base, block| {
-        for index in 0..BLOCK / PAGE {
+        for index in PageInBlock::all() {
             let word = block.word(index);
             if let PageState::Stored(entry) = word.state() {
                 let held = engine.space.duplicate(entry, 1).is_ok();

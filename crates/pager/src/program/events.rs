@@ -12,7 +12,7 @@ use crate::kernel::ranges::Range;
 use crate::kernel::uffd::{Event, Message, Userfault};
 use crate::kernel::{maps, sys};
 use crate::store::freeing::Freeing;
-use crate::units::{BLOCK, PAGE};
+use crate::units::{BlockAddr, PAGE, PageInBlock};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::protocol::Ending;
@@ -156,7 +156,7 @@ impl Engine {
                 // present.
                 _ => {
                     self.make_blocks(address, address + 1);
-                    address = (address & !(BLOCK - 1)) + BLOCK;
+                    address = BlockAddr::containing(address).end();
                 }
             }
         }
@@ -168,10 +168,12 @@ impl Engine {
     /// Makes words for all of the range. Without memory for them no page of it would be safe: then
     /// this process ends.
     fn make_blocks(&self, start: usize, end: usize) {
-        for block in (start & !(BLOCK - 1)..end).step_by(BLOCK) {
+        let mut block = BlockAddr::containing(start);
+        while block.raw() < end {
             if self.table.block_or_insert(block, self.arena).is_none() {
                 self.end(Ending::NoTable, None);
             }
+            block = block.plus(1);
         }
     }
 
@@ -181,7 +183,7 @@ impl Engine {
             self.remove_in_block(block, pages_within(base, start, end), |word| {
                 word.remove(0).map(|_| PageWord::PRESENT)
             });
-            if start <= base && base + BLOCK <= end {
+            if start <= base.raw() && base.end() <= end {
                 self.table.recycle(base);
             }
         });
@@ -204,7 +206,7 @@ impl Engine {
     fn remove_in_block(
         &self,
         block: &Block,
-        pages: core::ops::Range<usize>,
+        pages: impl Iterator<Item = PageInBlock>,
         next: impl Fn(PageWord) -> Option<PageWord>,
     ) {
         let mut freeing = Freeing::new(self);

@@ -12,7 +12,7 @@
 //! the ring, and its pages in staging stay valid there.
 
 use crate::kernel::uffd::{Userfault, Watch};
-use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES};
+use crate::units::{BLOCK, PAGE, PIECE, PIECE_PAGES, PieceAddr};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -29,13 +29,41 @@ pub const HUGE_PAGE_BERTHS: u64 = (BLOCK / PIECE) as u64;
 /// The most berths: 64 MiB.
 pub const BERTHS_MAX: usize = 1024;
 
+/// Index of a berth in the ring: 0 up to [`Staging::berth_count`], in the order of their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BerthIndex(u32);
+
+impl BerthIndex {
+    /// The berth with this index.
+    pub const fn new(index: u32) -> Self {
+        BerthIndex(index)
+    }
+    /// The index as a number.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+    /// The berth that lies `berths` behind this one. The caller knows that the ring does not end
+    /// before it.
+    pub const fn plus(self, berths: u32) -> Self {
+        BerthIndex(self.0 + berths)
+    }
+    /// The index into an array with an element for each berth.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The number of the ring's 2 MiB that contain the berth.
+    const fn huge_page(self) -> usize {
+        self.0 as usize / HUGE_PAGE_BERTHS as usize
+    }
+}
+
 /// One berth: the piece of the program that it holds, the swap entry of each page (`None`: the page
 /// is not here), and the pages that are clean.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Berth {
-    /// Program address of the first page; a multiple of [`PIECE`].
-    pub address: usize,
+    /// The piece of the program that the pages come from.
+    pub piece: PieceAddr,
     /// Swap entries of the pages in this berth.
     pub entries: [Option<SwapEntry>; PIECE_PAGES],
     /// Pages of the berth, one bit each, whose stored copy still stands for them: they need not be
@@ -50,7 +78,7 @@ pub struct Berth {
 #[repr(C)]
 pub struct Staging {
     base: usize,
-    places: u64,
+    berth_count: u64,
     pushed: u64,
     written: u64,
     recycled: u64,
@@ -59,24 +87,24 @@ pub struct Staging {
     berths: [Berth; BERTHS_MAX],
     /// 1: the 2 MiB from the berth on are a huge page, or were one when they came. The evictor
     /// writes the value; the handler reads it.
-    whole: [AtomicU8; BERTHS_MAX / HUGE_PAGE_BERTHS as usize],
+    is_huge: [AtomicU8; BERTHS_MAX / HUGE_PAGE_BERTHS as usize],
     /// True where single pages were put into the 2 MiB since all of them were empty last.
     has_table: [bool; BERTHS_MAX / HUGE_PAGE_BERTHS as usize],
 }
 
 impl Staging {
-    /// Gives the ring its memory: `places` berths (a multiple of [`HUGE_PAGE_BERTHS`]) at `base`, a
-    /// multiple of 2 MiB.
-    pub fn install(&mut self, base: NonNull<u8>, places: u64) {
-        debug_assert!(places.is_multiple_of(HUGE_PAGE_BERTHS) && places <= BERTHS_MAX as u64);
+    /// Gives the ring its memory: `berth_count` berths (a multiple of [`HUGE_PAGE_BERTHS`]) at
+    /// `base`, a multiple of 2 MiB.
+    pub fn install(&mut self, base: NonNull<u8>, berth_count: u64) {
+        debug_assert!(berth_count.is_multiple_of(HUGE_PAGE_BERTHS) && berth_count <= BERTHS_MAX as u64);
         debug_assert!((base.as_ptr() as usize).is_multiple_of(BLOCK));
         self.base = base.as_ptr() as usize;
-        self.places = places;
+        self.berth_count = berth_count;
     }
 
     /// Whether the ring has its memory.
     pub fn is_installed(&self) -> bool {
-        self.places != 0
+        self.berth_count != 0
     }
     /// The first address of the ring.
     pub fn base(&self) -> usize {
@@ -84,7 +112,7 @@ impl Staging {
     }
     /// The bytes of the ring.
     pub fn bytes(&self) -> usize {
-        self.places as usize * PIECE
+        self.berth_count as usize * PIECE
     }
     /// Berths whose folios wait for their write-back.
     pub fn waiting(&self) -> u64 {
@@ -103,25 +131,25 @@ impl Staging {
         self.written
     }
     /// The berth that has this number in the order of arrival.
-    pub fn berth_of(&self, number: u64) -> u32 {
-        (number % self.places) as u32
+    pub fn berth_of(&self, number: u64) -> BerthIndex {
+        BerthIndex((number % self.berth_count) as u32)
     }
     /// The number of all berths.
-    pub fn places(&self) -> u64 {
-        self.places
+    pub fn berth_count(&self) -> u64 {
+        self.berth_count
     }
 
     /// The berth that is filled next; `None` when the ring is full.
-    pub fn next_berth(&self) -> Option<u32> {
-        (self.occupied() < self.places).then(|| (self.pushed % self.places) as u32)
+    pub fn next_berth(&self) -> Option<BerthIndex> {
+        (self.occupied() < self.berth_count).then(|| self.berth_of(self.pushed))
     }
     /// The same for a folio that will wait there: one berth stays free for folios that do not wait.
-    pub fn next_berth_to_wait(&self) -> Option<u32> {
-        self.next_berth().filter(|_| self.occupied() + 1 < self.places)
+    pub fn next_berth_to_wait(&self) -> Option<BerthIndex> {
+        self.next_berth().filter(|_| self.occupied() + 1 < self.berth_count)
     }
     /// Whether the ring has free berths for 2 MiB that begin where a huge page can.
     pub fn has_berths_for_huge_page(&self) -> bool {
-        self.occupied() + self.until_huge_page() + HUGE_PAGE_BERTHS < self.places
+        self.occupied() + self.until_huge_page() + HUGE_PAGE_BERTHS < self.berth_count
     }
 
     /// Berths until the next one that begins 2 MiB.
@@ -136,46 +164,47 @@ impl Staging {
             return false;
         }
         for _ in 0..self.until_huge_page() {
-            let place = (self.pushed % self.places) as usize;
-            self.berths[place] = Berth { address: 0, entries: [None; PIECE_PAGES], clean: 0, came: 0 };
+            let berth = self.berth_of(self.pushed);
+            self.berths[berth.index()] =
+                Berth { piece: PieceAddr::containing(0), entries: [None; PIECE_PAGES], clean: 0, came: 0 };
             self.pushed += 1;
         }
-        let first = (self.pushed % self.places) as u32;
-        if self.has_table[first as usize / HUGE_PAGE_BERTHS as usize] {
+        let first = self.berth_of(self.pushed);
+        if self.has_table[first.huge_page()] {
             // The kernel splits a huge page that is moved to where a page table stands, even an
             // empty one. Linux (since 6.14) frees that table where all of its 2 MiB are given up.
             self.discard(userfault, first, HUGE_PAGE_BERTHS);
-            self.has_table[first as usize / HUGE_PAGE_BERTHS as usize] = false;
+            self.has_table[first.huge_page()] = false;
         }
         true
     }
     /// Berths side by side from [`Staging::next_berth_to_wait`] on.
     pub fn berths_in_a_row(&self) -> usize {
-        let until_full = (self.places - self.occupied()).saturating_sub(1);
-        until_full.min(self.places - self.pushed % self.places) as usize
+        let until_full = (self.berth_count - self.occupied()).saturating_sub(1);
+        until_full.min(self.berth_count - self.pushed % self.berth_count) as usize
     }
     /// The first address of a berth.
-    pub fn address(&self, place: u32) -> usize {
-        self.base + place as usize * PIECE
+    pub fn address(&self, berth: BerthIndex) -> usize {
+        self.base + berth.index() * PIECE
     }
     /// The contents of a berth, to be changed.
-    pub fn berth_mut(&mut self, place: u32) -> &mut Berth {
-        &mut self.berths[place as usize]
+    pub fn berth_mut(&mut self, berth: BerthIndex) -> &mut Berth {
+        &mut self.berths[berth.index()]
     }
     /// Accepts the pages that were put into [`Staging::next_berth`].
     pub fn push(&mut self) {
         self.held_pages += self.came_to(self.pushed);
-        self.has_table[(self.pushed % self.places / HUGE_PAGE_BERTHS) as usize] = true;
+        self.has_table[self.berth_of(self.pushed).huge_page()] = true;
         self.pushed += 1;
     }
 
     /// The berth whose write-back is due; `None` when nothing waits.
-    pub fn oldest(&self) -> Option<u32> {
-        (self.waiting() > 0).then(|| (self.written % self.places) as u32)
+    pub fn oldest(&self) -> Option<BerthIndex> {
+        (self.waiting() > 0).then(|| self.berth_of(self.written))
     }
     /// The berth that was filled last; `None` when nothing waits.
-    pub fn newest(&self) -> Option<u32> {
-        (self.waiting() > 0).then(|| ((self.pushed - 1) % self.places) as u32)
+    pub fn newest(&self) -> Option<BerthIndex> {
+        (self.waiting() > 0).then(|| self.berth_of(self.pushed - 1))
     }
     /// Takes the newest berth back, because its pages have left it: the next folio uses it again.
     pub fn take_back(&mut self) {
@@ -188,13 +217,13 @@ impl Staging {
         self.berth(self.berth_of(number)).came.count_ones().into()
     }
     /// The berths that wait, the oldest first.
-    pub fn waiting_berths(&self) -> impl Iterator<Item = u32> + use<> {
-        let places = self.places;
-        (self.written..self.pushed).map(move |number| (number % places) as u32)
+    pub fn waiting_berths(&self) -> impl Iterator<Item = BerthIndex> + use<> {
+        let count = self.berth_count;
+        (self.written..self.pushed).map(move |number| BerthIndex((number % count) as u32))
     }
     /// The contents of a berth.
-    pub fn berth(&self, place: u32) -> &Berth {
-        &self.berths[place as usize]
+    pub fn berth(&self, berth: BerthIndex) -> &Berth {
+        &self.berths[berth.index()]
     }
     /// Records that the oldest berth has been written back.
     pub fn pop(&mut self) {
@@ -202,14 +231,14 @@ impl Staging {
     }
 
     /// Records that the 2 MiB from this berth on came as one huge page.
-    pub fn set_huge_page(&mut self, place: u32) {
-        self.has_table[place as usize / HUGE_PAGE_BERTHS as usize] = false;
-        self.whole[place as usize / HUGE_PAGE_BERTHS as usize].store(1, Release);
+    pub fn set_huge_page(&mut self, berth: BerthIndex) {
+        self.has_table[berth.huge_page()] = false;
+        self.is_huge[berth.huge_page()].store(1, Release);
     }
     /// Whether 2 MiB that came as one huge page begin in this berth.
-    pub fn is_huge_page(&self, place: u32) -> bool {
-        u64::from(place).is_multiple_of(HUGE_PAGE_BERTHS)
-            && self.whole[place as usize / HUGE_PAGE_BERTHS as usize].load(Acquire) != 0
+    pub fn is_huge_page(&self, berth: BerthIndex) -> bool {
+        u64::from(berth.raw()).is_multiple_of(HUGE_PAGE_BERTHS)
+            && self.is_huge[berth.huge_page()].load(Acquire) != 0
     }
 
     /// The number of berths that are at least given back together, where `waiting` berths may wait.
@@ -218,7 +247,7 @@ impl Staging {
     /// times as many as [`RECYCLED_BERTHS`].
     pub fn recycled_together(&self, waiting: u64) -> u64 {
         let least = (waiting / 2).clamp(2, RECYCLED_BERTHS);
-        let most = (self.places / 8).min(4 * RECYCLED_BERTHS).max(least);
+        let most = (self.berth_count / 8).min(4 * RECYCLED_BERTHS).max(least);
         let oldest = self.recycled..(self.recycled + most).min(self.written);
         let pages: u64 = oldest.map(|number| self.came_to(number)).sum();
         if pages >= least * PIECE_PAGES as u64 { 1 } else { most }
@@ -240,47 +269,47 @@ impl Staging {
         }
         let mut bytes = 0;
         while self.written > self.recycled {
-            let first = (self.recycled % self.places) as u32;
-            let mut folios = (self.written - self.recycled).min(self.places - u64::from(first));
+            let first = self.berth_of(self.recycled);
+            let mut berths = (self.written - self.recycled).min(self.berth_count - u64::from(first.raw()));
             if self.is_huge_page(first) {
-                if folios < HUGE_PAGE_BERTHS {
+                if berths < HUGE_PAGE_BERTHS {
                     break;
                 }
-                folios = HUGE_PAGE_BERTHS;
-                self.whole[first as usize / HUGE_PAGE_BERTHS as usize].store(0, Release);
+                berths = HUGE_PAGE_BERTHS;
+                self.is_huge[first.huge_page()].store(0, Release);
                 if keep(self.address(first)) {
-                    self.held_pages -= self.pages_of_oldest(folios);
-                    self.recycled += folios;
+                    self.held_pages -= self.pages_of_oldest(berths);
+                    self.recycled += berths;
                     continue;
                 }
             } else {
-                let next_whole = (1..folios).find(|&further| self.is_huge_page(first + further as u32));
-                folios = next_whole.unwrap_or(folios);
+                let next_huge = (1..berths).find(|&further| self.is_huge_page(first.plus(further as u32)));
+                berths = next_huge.unwrap_or(berths);
             }
-            self.discard(userfault, first, folios);
-            let pages = self.pages_of_oldest(folios);
+            self.discard(userfault, first, berths);
+            let pages = self.pages_of_oldest(berths);
             self.held_pages -= pages;
-            self.recycled += folios;
+            self.recycled += berths;
             bytes += pages as usize * PAGE;
         }
         bytes
     }
 
     /// The pages of this many of the berths that are given back next.
-    fn pages_of_oldest(&self, folios: u64) -> u64 {
-        (self.recycled..self.recycled + folios).map(|number| self.came_to(number)).sum()
+    fn pages_of_oldest(&self, berths: u64) -> u64 {
+        (self.recycled..self.recycled + berths).map(|number| self.came_to(number)).sum()
     }
 
     /// Empties a berth that holds no folio.
-    pub fn empty(&mut self, userfault: Userfault, place: u32) {
-        self.discard(userfault, place, 1);
+    pub fn empty(&mut self, userfault: Userfault, berth: BerthIndex) {
+        self.discard(userfault, berth, 1);
     }
 
-    fn discard(&mut self, userfault: Userfault, first: u32, folios: u64) {
+    fn discard(&mut self, userfault: Userfault, first: BerthIndex, berths: u64) {
         // SAFETY: every page of these berths has been written back or taken back (or never was a
         // page of the program's); our caller is the evictor, with no plan on offer, so no thread
         // puts pages here meanwhile.
-        unsafe { empty_target(userfault, self.address(first), folios as usize * PIECE) };
+        unsafe { empty_target(userfault, self.address(first), berths as usize * PIECE) };
     }
 }
 

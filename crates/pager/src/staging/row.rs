@@ -9,7 +9,7 @@
 //! of it would take 260).
 
 use crate::staging::candidates::Candidates;
-use crate::units::{BLOCK, PIECE, PIECE_PAGES, Pages};
+use crate::units::{BLOCK, BlockAddr, PIECE, PIECE_PAGES, Pages, PieceAddr};
 
 /// The most pieces of a row: 2 MiB, a huge page.
 pub(crate) const ROW_PIECES: usize = BLOCK / PIECE;
@@ -57,25 +57,32 @@ impl Rows {
 }
 
 /// Consecutive pieces, and the pages of each that may be taken.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    start: usize,
+    start: PieceAddr,
     wanted: [Candidates; ROW_PIECES],
     pieces: usize,
 }
 
+impl Default for Row {
+    /// The row without a piece.
+    fn default() -> Self {
+        Row { start: PieceAddr::containing(0), wanted: [Candidates::default(); ROW_PIECES], pieces: 0 }
+    }
+}
+
 impl Row {
     /// A row of one piece.
-    pub(crate) fn of(piece: usize, wanted: Candidates) -> Self {
+    pub(crate) fn of(piece: PieceAddr, wanted: Candidates) -> Self {
         let mut row = Row { start: piece, pieces: 1, ..Row::default() };
         row.wanted[0] = wanted;
         row
     }
 
-    /// A row of all of the 2 MiB from `block` on, of which no page is clean.
-    pub(crate) fn huge_page(block: usize) -> Self {
+    /// A row of all of this block, of which no page is clean.
+    pub(crate) fn huge_page(block: BlockAddr) -> Self {
         Row {
-            start: block,
+            start: block.piece(0),
             wanted: [Candidates { written: Pages::MAX, clean: 0 }; ROW_PIECES],
             pieces: ROW_PIECES,
         }
@@ -88,7 +95,7 @@ impl Row {
 
     /// Whether the row may become longer.
     pub(crate) fn is_open(&self, rows: Rows) -> bool {
-        let end = self.start / PIECE + self.pieces;
+        let end = self.start.number() + self.pieces;
         self.pieces > 0 && !end.is_multiple_of(rows.pieces())
     }
 
@@ -97,9 +104,9 @@ impl Row {
     /// [`MOVES`] moves are due, because the checks and locks of a row are paid once. Long rows are
     /// for folios that leave unsplit, and go on only where a move does. False: the piece begins a
     /// row of its own.
-    pub(crate) fn append(&mut self, piece: usize, wanted: Candidates, rows: Rows) -> bool {
+    pub(crate) fn append(&mut self, piece: PieceAddr, wanted: Candidates, rows: Rows) -> bool {
         const LAST: Pages = 1 << (PIECE_PAGES - 1);
-        let is_next = self.is_open(rows) && piece == self.start + self.pieces * PIECE;
+        let is_next = self.is_open(rows) && piece == self.start.plus(self.pieces);
         let goes_on = is_next
             && (self.wanted[self.pieces - 1].all() & LAST != 0 && wanted.all() & 1 != 0
                 || rows == Rows::Joined && self.moves() + moves(wanted) <= MOVES);
@@ -118,7 +125,7 @@ impl Row {
             return None;
         }
         let front = Row { pieces: taken, ..*self };
-        self.start += taken * PIECE;
+        self.start = self.start.plus(taken);
         self.wanted.copy_within(taken.., 0);
         self.pieces -= taken;
         Some(front)
@@ -135,8 +142,8 @@ impl Row {
         self
     }
 
-    /// The address of the first piece.
-    pub(crate) fn start(&self) -> usize {
+    /// The first piece.
+    pub(crate) fn start(&self) -> PieceAddr {
         self.start
     }
 
@@ -152,9 +159,9 @@ impl Row {
     }
 
     /// The pieces, with their addresses.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (usize, Candidates)> + '_ {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (PieceAddr, Candidates)> + '_ {
         let wanted = self.wanted[..self.pieces].iter().enumerate();
-        wanted.map(|(number, wanted)| (self.start + number * PIECE, *wanted))
+        wanted.map(|(number, wanted)| (self.start.plus(number), *wanted))
     }
 }
 

@@ -18,7 +18,7 @@
 
 use crate::engine::Engine;
 use crate::kernel::pagemap::Now;
-use crate::units::{PIECE_PAGES, Pages};
+use crate::units::{PIECE_PAGES, PageInBlock, Pages};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo, DeviceUsage};
@@ -63,7 +63,7 @@ impl Engine {
     pub(crate) fn end_clean(
         &self,
         block: &Block,
-        index: usize,
+        index: PageInBlock,
         clean: PageWord,
         next: Option<PageWord>,
     ) -> bool {
@@ -137,7 +137,7 @@ impl Engine {
 
     /// Cools a hot clean page that the clock passes; where space is short, the page keeps no copy.
     /// Evictor only.
-    pub(crate) fn pass_clean(&self, block: &Block, index: usize, word: PageWord, entry: SwapEntry) {
+    pub(crate) fn pass_clean(&self, block: &Block, index: PageInBlock, word: PageWord, entry: SwapEntry) {
         let Some(cooled) = word.cooled() else { return };
         if self.has_space_for_copy(entry) {
             let _ = block.replace(index, word, cooled);
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Takes the copy from a clean page, which stays in memory, and protected until it is written.
     /// The caller is the evictor and holds the gate.
-    pub(crate) fn give_up_clean(&self, block: &Block, index: usize, word: PageWord) {
+    pub(crate) fn give_up_clean(&self, block: &Block, index: PageInBlock, word: PageWord) {
         let next = word.copy_given_up().map(|present| present.cooled().unwrap_or(present));
         self.end_clean(block, index, word, next);
     }
@@ -156,14 +156,15 @@ impl Engine {
     /// Takes the copies from the clean pages on both sides of `index`, within its piece, because
     /// pages read there are usually written soon after. The page at `index` is not clean any more.
     /// Returns the run, whose protection the caller lifts. Handler only.
-    pub(crate) fn give_up_around(&self, block: &Block, index: usize) -> Range<usize> {
-        let piece = index - index % PIECE_PAGES;
-        let give_up = |page: usize| {
+    pub(crate) fn give_up_around(&self, block: &Block, index: PageInBlock) -> Range<usize> {
+        let (piece, index) = (index.piece_start().get(), index.get());
+        let give_up = |page: &usize| {
+            let page = PageInBlock::new(*page);
             let word = block.word(page);
             self.end_clean(block, page, word, word.copy_given_up())
         };
-        let first = (piece..index).rev().take_while(|&page| give_up(page)).last().unwrap_or(index);
-        let last = (index + 1..piece + PIECE_PAGES).take_while(|&page| give_up(page)).last().unwrap_or(index);
+        let first = (piece..index).rev().take_while(give_up).last().unwrap_or(index);
+        let last = (index + 1..piece + PIECE_PAGES).take_while(give_up).last().unwrap_or(index);
         first..last + 1
     }
 

@@ -8,7 +8,7 @@
 //! location or the other, under the location's lock.
 
 use crate::engine::Engine;
-use crate::units::{BLOCK, PAGE};
+use crate::units::PageInBlock;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
@@ -136,12 +136,12 @@ impl Engine {
         let together = RUN_PAGES.min(most as usize);
         let (mut blocks, mut hand, up_to) = (0, 0, demotion.up_to);
         self.table.for_blocks_while(demotion.hand, 1 << 47, |base, block| {
-            hand = base;
+            hand = base.raw();
             if demoted.pages + collected.count as u64 >= most || blocks == BLOCKS_AT_ONCE {
                 return ControlFlow::Break(());
             }
             blocks += 1;
-            for index in 0..BLOCK / PAGE {
+            for index in PageInBlock::all() {
                 if let PageState::Stored(entry) = block.word(index).state()
                     && self.space.generation(entry).is_some_and(|age| !up_to.is_older_than(age))
                 {

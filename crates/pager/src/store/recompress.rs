@@ -9,12 +9,12 @@
 //! that relatives share after a fork, because each of them would only get a copy of its own.
 
 use crate::engine::Engine;
-use crate::units::{ADDRESS_BITS, BLOCK, PAGE};
+use crate::units::{ADDRESS_BITS, PageInBlock};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::PageState;
-use folioswap_space::recompression::{Recompression, Room};
+use folioswap_space::recompression::{Recompression, Workspace};
 use folioswap_space::space::ages::Generation;
 
 /// A page is idle when it was stored at least this long ago and was not touched since.
@@ -116,12 +116,12 @@ impl Engine {
         let wake = self.member().wake.load(Relaxed);
         let (mut blocks, mut hand, mut has_room) = (0, 0, true);
         self.table.for_blocks_while(rounds.hand, 1 << ADDRESS_BITS, |base, block| {
-            hand = base;
+            hand = base.raw();
             if blocks == BLOCKS_AT_ONCE {
                 return ControlFlow::Break(());
             }
             blocks += 1;
-            for index in 0..BLOCK / PAGE {
+            for index in PageInBlock::all() {
                 let PageState::Stored(entry) = block.word(index).state() else { continue };
                 let is_idle = self.space.generation(entry).is_some_and(|age| age.is_older_than(before));
                 if !is_idle || !self.space.may_recompress(entry) {
@@ -169,7 +169,7 @@ impl Engine {
 
     /// The evictor's workspace for recompression; `None` without memory. It becomes resident on its
     /// first use, and a forked child inherits it.
-    fn recompression_workspace(&self) -> Option<&'static mut Room> {
+    fn recompression_workspace(&self) -> Option<&'static mut Workspace> {
         let mut room = self.arena.room(&self.workspaces.recompression)?;
         // SAFETY: all-zero is a valid workspace; it is the evictor's alone, and its only caller
         // ends one use before the next.

@@ -11,7 +11,7 @@ use crate::staging::isolation::{Isolation, Refused};
 use crate::staging::row::ROW_PIECES;
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::part::Part;
-use crate::units::{PAGE, PIECE_ORDER, PIECE_PAGES, Pages, page_index};
+use crate::units::{PIECE_ORDER, PIECE_PAGES, Pages};
 use folioswap_group::counters::SizeCounter;
 use folioswap_slots::{AllocError, Order, SlotWord};
 
@@ -20,7 +20,6 @@ impl Engine {
     /// pieces from there on report it and hold none: only their clean pages can leave, because
     /// these need no slot.
     pub(crate) fn allocate_entries(&self, parts: &mut [Part], done: &mut [Isolation; ROW_PIECES]) {
-        let Some(start) = parts.first().map(|part| part.piece) else { return };
         let (mut page, mut split_until, mut order_most) = (0, 0, Order::MAX.index());
         while page < parts.len() * PIECE_PAGES {
             if page >= split_until {
@@ -30,7 +29,8 @@ impl Engine {
                 page += 1;
                 continue;
             };
-            let order = self.largest_order(start + page * PAGE, natural.index() as u8);
+            let first = parts[page / PIECE_PAGES].piece.page(page % PIECE_PAGES);
+            let order = self.largest_order(first, natural.index() as u8);
             let order = Order::new(u32::from(order)).unwrap_or(Order::ZERO);
             match self.allocate_folio(parts, page, order) {
                 Ok(()) => page += order.slots() as usize,
@@ -70,7 +70,7 @@ impl Engine {
     /// Allocates one run of slots for the folio of this order that begins at `page` of the row.
     fn allocate_folio(&self, parts: &mut [Part], page: usize, order: Order) -> Result<(), AllocError> {
         self.space.reserve_frames().map_err(|_| AllocError::NoFrame)?;
-        let folio = StagedFolio { place: parts[page / PIECE_PAGES].place, order };
+        let folio = StagedFolio { first: parts[page / PIECE_PAGES].berth, order };
         let first = self.space.allocate(order, folio.id())?;
         for within in 0..order.slots() as usize {
             let part = &mut parts[(page + within) / PIECE_PAGES];
@@ -88,10 +88,10 @@ impl Engine {
         let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &*self.staging.get() };
-        let Some(place) = staging.oldest() else { return (0, Order::ZERO) };
-        let folio = staging.berth(place);
+        let Some(berth) = staging.oldest() else { return (0, Order::ZERO) };
+        let folio = staging.berth(berth);
         let is_left =
-            |page: &usize| folio.entries[*page].is_some() && !self.is_stored(place, folio.clean, *page);
+            |page: &usize| folio.entries[*page].is_some() && !self.is_stored(berth, folio.clean, *page);
         let left = (0..PIECE_PAGES).filter(is_left).fold(0, |pages: Pages, page| pages | 1 << page);
         let order_of = |page: usize| {
             let of = folio.entries[page].and_then(|entry| match self.space.slots().word(entry) {
@@ -149,7 +149,7 @@ fn folio_at(parts: &[Part], page: usize, order_most: usize) -> Option<Order> {
     if !wanted(page) {
         return None;
     }
-    let index = page_index(parts[0].piece) + page;
+    let index = parts[0].piece.index().get() + page;
     let mut order = 0;
     while order < order_most
         && index & (1 << order) == 0

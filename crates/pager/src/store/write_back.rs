@@ -2,11 +2,11 @@
 //! cache.
 
 use crate::engine::Engine;
-use crate::staging::ring::Berth;
+use crate::staging::ring::{Berth, BerthIndex};
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_run::{Looked, WriteRun};
-use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, page_index};
+use crate::units::{PAGE, PIECE_PAGES, PageInBlock, Pages};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
@@ -144,18 +144,18 @@ impl Engine {
         let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
+        let Some(berth) = staging.waiting_berths().nth(run.folios) else { return Ok(()) };
         self.shares.take(staging.written() + run.folios as u64);
-        let staged = staging.address(place);
-        let folio = staging.berth_mut(place);
-        let block = self.table.block(folio.address);
-        let base = page_index(folio.address);
+        let staged = staging.address(berth);
+        let folio = staging.berth_mut(berth);
+        let block = self.table.block(folio.piece);
+        let base = folio.piece.index();
         let (mut stored, mut stuck) = (0, None);
         let mut refused = [None; PIECE_PAGES];
         for (page, refused) in refused.iter_mut().enumerate() {
             let Some(entry) = folio.entries[page] else { continue };
-            let is_stored = self.is_stored(place, folio.clean, page);
-            if !is_stored && is_leaving(block, base + page, entry) {
+            let is_stored = self.is_stored(berth, folio.clean, page);
+            if !is_stored && is_leaving(block, base.plus(page), entry) {
                 // SAFETY: the berth belongs to these pages until it is popped; a page taken back
                 // meanwhile leaves its contents here.
                 let bytes = unsafe { &*((staged + page * PAGE) as *const Page) };
@@ -173,7 +173,7 @@ impl Engine {
             }
             stored |= self.end_page(block, folio, page);
         }
-        run.push(place, &refused, stored);
+        run.push(berth, &refused, stored);
         stuck.map_or(Ok(()), Err)
     }
 
@@ -181,8 +181,8 @@ impl Engine {
     fn leave_for_later(&self, looked: Looked) {
         let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the evictor, which we are, may use the ring with this lock held.
-        let folio = unsafe { &*self.staging.get() }.berth(looked.place);
-        self.account(folio, looked.stored, self.shares.stored(looked.place));
+        let folio = unsafe { &*self.staging.get() }.berth(looked.berth);
+        self.account(folio, looked.stored, self.shares.stored(looked.berth));
     }
 
     /// Writes a run to one of `devices`.
@@ -197,7 +197,7 @@ impl Engine {
         let mut count = 0;
         for looked in run.looked().iter().filter(|looked| looked.count > 0) {
             // SAFETY: only the evictor, which we are, changes the ring's base.
-            let staged = unsafe { &*self.staging.get() }.address(looked.place);
+            let staged = unsafe { &*self.staging.get() }.address(looked.berth);
             // SAFETY: the berth belongs to these pages until it is popped, which only we do, and no
             // thread writes there; a page taken back meanwhile leaves its contents, a hole reads as
             // zeroes, and its entry is `None`.
@@ -220,7 +220,7 @@ impl Engine {
         let staging = unsafe { &mut *self.staging.get() };
         let (is_written, mut entries, mut at) = (written.is_some(), run.entries, 0);
         for looked in run.looked() {
-            let folio = staging.berth(looked.place);
+            let folio = staging.berth(looked.berth);
             for page in looked.first..looked.first + looked.count {
                 // The reader of events may have written it elsewhere meanwhile.
                 entries[at] = entries[at].filter(|_| folio.entries[page] == entries[at]);
@@ -233,8 +233,8 @@ impl Engine {
         }
         let (mut back, mut at) = (WrittenBack::default(), 0);
         for looked in run.looked() {
-            let folio = staging.berth_mut(looked.place);
-            let block = self.table.block(folio.address);
+            let folio = staging.berth_mut(looked.berth);
+            let block = self.table.block(folio.piece);
             let mut stored = looked.stored;
             for page in looked.first..looked.first + looked.count {
                 if is_written && entries[at].is_some() {
@@ -242,10 +242,10 @@ impl Engine {
                 }
                 at += 1;
             }
-            self.account(folio, stored, self.shares.stored(looked.place));
+            self.account(folio, stored, self.shares.stored(looked.berth));
             back.pages += u64::from(stored.count_ones());
             if pop {
-                self.shares.forget(looked.place);
+                self.shares.forget(looked.berth);
                 staging.pop();
                 back.folios += 1;
             }
@@ -256,13 +256,13 @@ impl Engine {
     /// Writes the pages of a berth one by one, because no run of slots is free for them. The berth
     /// leaves staging when all have gone.
     fn write_singly(&self, run: &WriteRun, devices: DeviceMask, back: &mut WrittenBack) -> Result<(), Stuck> {
-        let Some(&Looked { place, first, count, .. }) = run.looked().first() else { return Ok(()) };
+        let Some(&Looked { berth, first, count, .. }) = run.looked().first() else { return Ok(()) };
         let _takers_wait = self.locks.write_back.lock();
         // SAFETY: as in `settle_run`.
         let staging = unsafe { &mut *self.staging.get() };
-        let staged = staging.address(place);
-        let folio = staging.berth_mut(place);
-        let block = self.table.block(folio.address);
+        let staged = staging.address(berth);
+        let folio = staging.berth_mut(berth);
+        let block = self.table.block(folio.piece);
         let (mut stored, mut result) = (0, Ok(()));
         for (page, entry) in (first..first + count).zip(run.entries) {
             let Some(entry) = entry.filter(|_| folio.entries[page] == entry) else { continue };
@@ -276,10 +276,10 @@ impl Engine {
             self.count_shared([entry]);
             stored |= self.end_page(block, folio, page);
         }
-        self.account(folio, stored, self.shares.stored(place));
+        self.account(folio, stored, self.shares.stored(berth));
         back.pages += u64::from(stored.count_ones());
         if result.is_ok() {
-            self.shares.forget(place);
+            self.shares.forget(berth);
             staging.pop();
             back.folios += 1;
         }
@@ -323,13 +323,13 @@ impl Engine {
     /// Ends the write-back of a page whose location is set, or that is not wanted any more: it
     /// leaves the swap cache, and its word becomes `Stored`. If another thread took the page
     /// meanwhile, the entry is ours to free. Returns whether it is stored.
-    fn finish(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+    fn finish(&self, block: Option<&Block>, index: PageInBlock, entry: SwapEntry) -> bool {
         self.space.leave_cache(entry, 1, self.workingset.shadow());
         self.say_stored(block, index, entry)
     }
 
     /// The second half of [`Engine::finish`].
-    fn say_stored(&self, block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+    fn say_stored(&self, block: Option<&Block>, index: PageInBlock, entry: SwapEntry) -> bool {
         if let Some(block) = block {
             loop {
                 let word = block.word(index);
@@ -358,26 +358,26 @@ impl Engine {
         &self,
         scratch: &mut Scratch,
         block: &Block,
-        index: usize,
+        index: PageInBlock,
         word: PageWord,
         entry: SwapEntry,
     ) -> bool {
         // SAFETY: under the write-back lock the evictor is outside of its sections.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = self.staging_berth(entry) else { return false };
-        let page = index % PIECE_PAGES;
-        let folio = staging.berth_mut(place);
+        let Some(berth) = self.staging_berth(entry) else { return false };
+        let page = index.in_piece();
+        let folio = staging.berth_mut(berth);
         if folio.entries[page] != Some(entry) {
             return false;
         }
         let is_clean = folio.clean >> page & 1 != 0;
-        let is_stored = self.is_stored(place, folio.clean, page);
-        if !is_stored && !self.write_staged(scratch, entry, staging.address(place) + page * PAGE) {
+        let is_stored = self.is_stored(berth, folio.clean, page);
+        if !is_stored && !self.write_staged(scratch, entry, staging.address(berth) + page * PAGE) {
             return false;
         }
         self.space.leave_cache(entry, 1, self.workingset.shadow());
         self.workingset.evicted(1);
-        staging.berth_mut(place).entries[page] = None;
+        staging.berth_mut(berth).entries[page] = None;
         if let Some(stored) = word.written() {
             block.set(index, stored);
         }
@@ -414,7 +414,7 @@ impl Engine {
     /// Takes the page, if there is one, out of its berth. Returns its bit if it is stored now.
     fn end_page(&self, block: Option<&Block>, folio: &mut Berth, page: usize) -> Pages {
         let Some(entry) = folio.entries[page].take() else { return 0 };
-        Pages::from(self.finish(block, page_index(folio.address) + page, entry)) << page
+        Pages::from(self.finish(block, folio.piece.index().plus(page), entry)) << page
     }
 
     /// Counts these pages of the berth as stored; `helped` are those that a thread that waited for
@@ -426,7 +426,7 @@ impl Engine {
         self.figures().add(Counter::PagesOut, u64::from((stored & !clean).count_ones()));
         self.figures().add(Counter::StolenClean, u64::from(clean.count_ones()));
         self.workingset.evicted(u64::from(stored.count_ones()));
-        self.around.displaced(folio.address / PIECE, stored);
+        self.around.displaced(folio.piece.number(), stored);
     }
 
     /// Lets the pages of the berth that came into staging last leave without waiting for their
@@ -435,9 +435,9 @@ impl Engine {
         let _takers_wait = self.locks.write_back.lock();
         // SAFETY: the evictor, which we are, may use the ring with this lock held.
         let staging = unsafe { &mut *self.staging.get() };
-        let Some(place) = staging.newest() else { return 0 };
-        let folio = staging.berth_mut(place);
-        let block = self.table.block(folio.address);
+        let Some(berth) = staging.newest() else { return 0 };
+        let folio = staging.berth_mut(berth);
+        let block = self.table.block(folio.piece);
         let mut stored = 0;
         for page in 0..PIECE_PAGES {
             let is_clean = folio.clean >> page & 1 != 0;
@@ -446,7 +446,7 @@ impl Engine {
         }
         self.account(folio, stored, 0);
         staging.take_back();
-        staging.empty(self.userfault(), place);
+        staging.empty(self.userfault(), berth);
         u64::from(stored.count_ones())
     }
 
@@ -457,7 +457,7 @@ impl Engine {
     }
 
     /// The berth in staging that holds the page of a cached entry.
-    pub(crate) fn staging_berth(&self, entry: SwapEntry) -> Option<u32> {
+    pub(crate) fn staging_berth(&self, entry: SwapEntry) -> Option<BerthIndex> {
         match self.space.slots().word(entry) {
             folioswap_slots::SlotWord::Cached { folio, .. } => Some(StagedFolio::of(folio).berth_of(entry)),
             _ => None,
@@ -465,7 +465,7 @@ impl Engine {
     }
 }
 
-pub(crate) fn is_leaving(block: Option<&Block>, index: usize, entry: SwapEntry) -> bool {
+pub(crate) fn is_leaving(block: Option<&Block>, index: PageInBlock, entry: SwapEntry) -> bool {
     // A page that is being copied back counts too, because the copy may yet fail.
     block.is_some_and(|block| {
         matches!(block.word(index).state(), PageState::Leaving(found) | PageState::Returning(found) if found == entry)

@@ -1,5 +1,6 @@
 //! The run of pages that several berths write to a shared device together.
 
+use crate::staging::ring::BerthIndex;
 use crate::store::write_back::RUN_BERTHS;
 use crate::units::{PIECE_PAGES, Pages};
 use folioswap_slots::SwapEntry;
@@ -9,7 +10,7 @@ pub(super) const RUN_PAGES: usize = RUN_BERTHS * PIECE_PAGES;
 /// A berth that was looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Looked {
-    pub(super) place: u32,
+    pub(super) berth: BerthIndex,
     /// Its first page that goes to a shared device, and the number of pages from there on. Pages in
     /// between that do not need to go are written too, because a run must be contiguous.
     pub(super) first: usize,
@@ -29,18 +30,23 @@ pub(super) struct WriteRun {
 
 impl WriteRun {
     pub(super) const fn new() -> Self {
-        let none = Looked { place: 0, first: 0, count: 0, stored: 0 };
+        let none = Looked { berth: BerthIndex::new(0), first: 0, count: 0, stored: 0 };
         WriteRun { entries: [None; RUN_PAGES], pages: 0, looked: [none; RUN_BERTHS], folios: 0 }
     }
 
     /// Adds a berth; the pages of the entries `wanted` go to a shared device.
-    pub(super) fn push(&mut self, place: u32, wanted: &[Option<SwapEntry>; PIECE_PAGES], stored: Pages) {
+    pub(super) fn push(
+        &mut self,
+        berth: BerthIndex,
+        wanted: &[Option<SwapEntry>; PIECE_PAGES],
+        stored: Pages,
+    ) {
         let first = wanted.iter().position(Option::is_some).unwrap_or(0);
         let end = wanted.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
         let count = end - first;
         self.entries[self.pages..self.pages + count].copy_from_slice(&wanted[first..end]);
         self.pages += count;
-        self.looked[self.folios] = Looked { place, first, count, stored };
+        self.looked[self.folios] = Looked { berth, first, count, stored };
         self.folios += 1;
     }
 

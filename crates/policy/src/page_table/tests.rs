@@ -1,7 +1,7 @@
 use super::*;
 use crate::history::Window;
 use crate::page::PageState;
-use crate::units::PAGE;
+use crate::units::{BLOCK, PAGE, PageAddr, PieceAddr};
 use core::ptr::NonNull;
 use folioswap_slots::SwapEntry;
 use std::alloc::{Layout, alloc_zeroed};
@@ -17,9 +17,9 @@ impl Memory for Heap {
 #[test]
 fn unknown_addresses_have_no_block() {
     let table = PageTable::new();
-    assert!(table.block(0x7f00_0000_0000).is_none());
-    assert!(table.block(usize::MAX).is_none());
-    assert!(table.block_or_insert(1 << 47, &Heap).is_none());
+    assert!(table.block(BlockAddr::containing(0x7f00_0000_0000)).is_none());
+    assert!(table.block(BlockAddr::containing(usize::MAX)).is_none());
+    assert!(table.block_or_insert(BlockAddr::containing(1 << 47), &Heap).is_none());
 }
 
 #[test]
@@ -27,11 +27,17 @@ fn blocks_are_found_again_and_walked_in_order() {
     let table = PageTable::new();
     let addresses = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
     for (n, &address) in addresses.iter().enumerate() {
-        let block = table.block_or_insert(address + 5 * PAGE, &Heap).unwrap();
-        block.set(5, PageWord::PRESENT.isolate(SwapEntry::from_raw(n as u64 + 1).unwrap()).unwrap());
+        let block = table.block_or_insert(PageAddr::containing(address + 5 * PAGE), &Heap).unwrap();
+        assert!(core::ptr::eq(table.block(PieceAddr::containing(address)).unwrap(), block));
+        block.set(
+            PageInBlock::new(5),
+            PageWord::PRESENT.isolate(SwapEntry::from_raw(n as u64 + 1).unwrap()).unwrap(),
+        );
     }
     let mut seen = std::vec::Vec::new();
-    table.for_blocks(0, 1 << 47, |address, block| seen.push((address, block.word(5).state())));
+    table.for_blocks(0, 1 << 47, |address, block| {
+        seen.push((address.raw(), block.word(PageInBlock::new(5)).state()))
+    });
     let want: std::vec::Vec<_> = addresses
         .iter()
         .enumerate()
@@ -40,7 +46,7 @@ fn blocks_are_found_again_and_walked_in_order() {
     assert_eq!(seen, want);
     let mut part = 0;
     table.for_blocks(addresses[1] + PAGE, addresses[2], |address, _| {
-        assert_eq!(address, addresses[1]);
+        assert_eq!(address.raw(), addresses[1]);
         part += 1;
     });
     assert_eq!(part, 1);
@@ -49,13 +55,13 @@ fn blocks_are_found_again_and_walked_in_order() {
 #[test]
 fn recycled_blocks_come_back_empty() {
     let table = PageTable::new();
-    let block = table.block_or_insert(BLOCK, &Heap).unwrap();
-    block.set(0, PageWord::PRESENT_HOT);
+    let block = table.block_or_insert(BlockAddr::containing(BLOCK), &Heap).unwrap();
+    block.set(PageInBlock::FIRST, PageWord::PRESENT_HOT);
     block.history.remember(8, 9, 0);
-    table.recycle(BLOCK);
-    assert!(table.block(BLOCK).is_none());
+    table.recycle(BlockAddr::containing(BLOCK));
+    assert!(table.block(BlockAddr::containing(BLOCK)).is_none());
     assert_eq!(table.blocks(), 0);
-    let block = table.block_or_insert(7 * BLOCK, &Heap).unwrap();
-    assert_eq!(block.word(0), PageWord::PRESENT);
+    let block = table.block_or_insert(BlockAddr::containing(7 * BLOCK), &Heap).unwrap();
+    assert_eq!(block.word(PageInBlock::FIRST), PageWord::PRESENT);
     assert_eq!(block.history.window(9, || None, || None), Window::ONE);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_memory::{clean_piece, map, store_page, watching_engine, word_at};
-use crate::units::PIECE;
+use crate::units::{BlockAddr, PIECE};
 use folioswap_devices::zstd::Decoder;
 use folioswap_policy::page::Heat;
 use folioswap_slots::SlotWord;
@@ -15,11 +15,18 @@ fn piece(engine: &Engine) -> usize {
 }
 
 fn word(engine: &Engine, address: usize) -> PageWord {
-    engine.table.block(address).map_or(PageWord::PRESENT, |block| block.word(page_index(address)))
+    engine
+        .table
+        .block(BlockAddr::containing(address))
+        .map_or(PageWord::PRESENT, |block| block.word(PageAddr::containing(address).index()))
 }
 
 fn set(engine: &Engine, address: usize, word: PageWord) {
-    engine.table.block_or_insert(address, engine.arena).unwrap().set(page_index(address), word);
+    engine
+        .table
+        .block_or_insert(BlockAddr::containing(address), engine.arena)
+        .unwrap()
+        .set(PageAddr::containing(address).index(), word);
 }
 
 fn holders(engine: &Engine, entry: SwapEntry) -> u64 {
@@ -54,7 +61,11 @@ fn what_is_stored_is_held_once_more_and_what_is_in_memory_is_copied() {
     }
     assert_eq!(holders(engine, stored[1]), 1);
     assert_eq!((word_at(target + PAGE) as u8, word_at(target + 4 * PAGE) as u8), (0x51, 0x54));
-    assert_eq!(engine.pages_now(target, PIECE_PAGES).present, 0b1_0010, "nothing else came");
+    assert_eq!(
+        engine.pages_now(PageAddr::containing(target), PIECE_PAGES).present,
+        0b1_0010,
+        "nothing else came"
+    );
     // The duplicate is unmapped, then its source.
     engine.unmap_pages(target, target + PIECE);
     assert_eq!(holders(engine, stored[0]), 1);
@@ -164,6 +175,6 @@ fn what_is_lost_is_lost_in_the_duplicate_too() {
     engine.userfault().poison(source + PAGE).unwrap();
     assert_eq!(engine.duplicate_step(source, target, PIECE), (PIECE, Ok(())));
     assert_eq!(engine.figures().counter(Counter::Poisoned), 1);
-    let found = engine.pages_now(target, PIECE_PAGES);
+    let found = engine.pages_now(PageAddr::containing(target), PIECE_PAGES);
     assert_eq!((found.present, found.swapped), (0b10, 0b10), "a marker, and nothing else");
 }

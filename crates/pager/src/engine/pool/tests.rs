@@ -118,7 +118,7 @@ fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
         engine.userfault().move_pages(target, taken.address, BLOCK).unwrap();
     }
     assert!(!pagemap::is_huge(pagemap, target));
-    engine.huge_page_has_moved(taken, target);
+    engine.huge_page_has_moved(taken, BlockAddr::containing(target));
     // Beyond the limit huge pages come from staging alone.
     engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
     let Some(staged) = huge_page(engine) else { return };

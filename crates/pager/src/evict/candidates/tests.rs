@@ -8,8 +8,8 @@ fn what_was_given_up_while_the_evictor_stood_still_is_no_candidate_when_it_goes_
     let piece = map(2 * PIECE).next_multiple_of(PIECE);
     fill(piece);
     let taken = || {
-        let block = engine.table.block(piece).expect("made by the removal");
-        engine.candidates(block, piece, Pages::MAX, Asks::Program).written
+        let block = engine.table.block(BlockAddr::containing(piece)).expect("made by the removal");
+        engine.candidates(block, PieceAddr::containing(piece), Pages::MAX, Asks::Program).written
     };
     let (mut due, began) = (Due::at_once(), 7 << 40);
     engine.pass_epoch(&mut due, began);

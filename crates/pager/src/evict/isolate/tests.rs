@@ -1,8 +1,9 @@
 use super::*;
 use crate::kernel::uffd::Watch;
+use crate::staging::ring::BerthIndex;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, fill, map, map_at, moving_engine, word_at};
-use crate::units::PIECE;
+use crate::units::{BlockAddr, PAGE, PIECE, PageAddr};
 use rustix::io::Errno;
 use rustix::mm::munmap;
 
@@ -18,18 +19,22 @@ fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
     engine.register_pieces(start, start + 3 * PIECE);
     assert_eq!(map_at(hole, PIECE), hole);
     for piece in [start, hole] {
-        engine.table.block_or_insert(piece, engine.arena).unwrap();
+        engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).unwrap();
     }
     // SAFETY: nobody else uses the set.
-    let covered = || covers(unsafe { &*engine.mappings.registered.get() }, hole, Pages::MAX);
+    let covered =
+        || covers(unsafe { &*engine.mappings.registered.get() }, PieceAddr::containing(hole), Pages::MAX);
     assert!(covered());
     fill(hole);
-    let isolation = ring_turn(engine).isolate(hole, Candidates::ALL_DIRTY);
+    let isolation = ring_turn(engine).isolate(PieceAddr::containing(hole), Candidates::ALL_DIRTY);
     assert_eq!((isolation.moved, isolation.refused), (0, Some(Refused::Gone)));
     assert!((0..PIECE_PAGES).all(|page| word_at(hole + page * PAGE) == 7 + page as u64), "a page was lost");
     assert!(!covered(), "it is looked at again");
     engine.register_pieces(start, start + 3 * PIECE);
-    assert_eq!(ring_turn(engine).isolate(hole, Candidates::ALL_DIRTY).moved, Pages::MAX);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(hole), Candidates::ALL_DIRTY).moved,
+        Pages::MAX
+    );
 }
 
 #[test]
@@ -56,20 +61,27 @@ fn what_is_clean_needs_no_turn_in_staging() {
     engine.register_pieces(start, start + 65 * PIECE);
     let waiting = (0..65).take_while(|place| {
         let dirty = start + place * PIECE;
-        engine.table.block_or_insert(dirty, engine.arena).unwrap();
-        ring_turn(engine).isolate(dirty, Candidates::ALL_DIRTY).refused != Some(Refused::StagingFull)
+        engine.table.block_or_insert(BlockAddr::containing(dirty), engine.arena).unwrap();
+        ring_turn(engine).isolate(PieceAddr::containing(dirty), Candidates::ALL_DIRTY).refused
+            != Some(Refused::StagingFull)
     });
     assert_eq!(waiting.count(), 63);
-    assert_eq!(ring_turn(engine).isolate(piece, Candidates::ALL_CLEAN).refused, Some(Refused::StagingFull));
-    let (isolation, left) = ring_turn(engine).drop_clean(piece, Pages::MAX);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(piece), Candidates::ALL_CLEAN).refused,
+        Some(Refused::StagingFull)
+    );
+    let (isolation, left) = ring_turn(engine).drop_clean(PieceAddr::containing(piece), Pages::MAX);
     assert_eq!((isolation.moved, left), (Pages::MAX, PIECE_PAGES as u64));
-    let block = engine.table.block(piece).unwrap();
+    let block = engine.table.block(BlockAddr::containing(piece)).unwrap();
     for (page, entry) in entries.into_iter().enumerate() {
-        assert_eq!(block.word(page_index(piece) + page).state(), PageState::Stored(entry));
+        assert_eq!(
+            block.word(PageAddr::containing(piece).index().plus(page)).state(),
+            PageState::Stored(entry)
+        );
     }
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
-    assert_eq!((staging.waiting(), staging.next_berth()), (63, Some(63)));
+    assert_eq!((staging.waiting(), staging.next_berth()), (63, Some(BerthIndex::new(63))));
     assert_eq!(engine.validate(), Ok(64 * PIECE_PAGES as u64));
 }
 
@@ -80,11 +92,11 @@ fn what_stands_in_the_way_of_clean_pages_goes_at_once() {
     let (piece, _) = clean_piece(engine);
     // SAFETY: nobody else uses the ring.
     let staging = || unsafe { &*engine.staging.get() };
-    let place = staging().next_berth().unwrap();
-    fill(staging().address(place));
-    let (isolation, left) = ring_turn(engine).drop_clean(piece, Pages::MAX);
+    let berth = staging().next_berth().unwrap();
+    fill(staging().address(berth));
+    let (isolation, left) = ring_turn(engine).drop_clean(PieceAddr::containing(piece), Pages::MAX);
     assert_eq!((isolation.moved, isolation.residue, left), (0, Pages::MAX, 0));
-    assert_eq!((staging().waiting(), staging().next_berth(), staging().held_bytes()), (0, Some(place), 0));
-    assert_eq!(engine.pages_now(staging().address(place), PIECE_PAGES).present, 0);
-    assert_eq!(ring_turn(engine).drop_clean(piece, Pages::MAX).1, PIECE_PAGES as u64);
+    assert_eq!((staging().waiting(), staging().next_berth(), staging().held_bytes()), (0, Some(berth), 0));
+    assert_eq!(engine.pages_now(PageAddr::containing(staging().address(berth)), PIECE_PAGES).present, 0);
+    assert_eq!(ring_turn(engine).drop_clean(PieceAddr::containing(piece), Pages::MAX).1, PIECE_PAGES as u64);
 }

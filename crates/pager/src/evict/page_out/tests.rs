@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::test_memory::{map, moving_engine_of, skip_without_huge_page};
-use crate::units::{BLOCK_PAGES, PIECE_PAGES};
+use crate::units::{BLOCK, BLOCK_PAGES, BlockAddr, PAGE, PIECE_PAGES, PageInBlock};
 use folioswap_group::counters::SizeCounter;
 use folioswap_policy::page::PageState;
 use rustix::mm::Advice as Madvise;
@@ -40,8 +40,9 @@ fn page_out(
     let mut batch = Batch::default();
     assert_eq!(evictor.page_out(advised, &mut batch), Step::Until(end));
     assert_eq!(batch.isolated, pages.len() as u64);
-    let block = engine.table.block(start).unwrap();
-    let left = (0..BLOCK_PAGES).filter(|&page| matches!(block.word(page).state(), PageState::Leaving(_)));
+    let block = engine.table.block(BlockAddr::containing(start)).unwrap();
+    let left = (0..BLOCK_PAGES)
+        .filter(|&page| matches!(block.word(PageInBlock::new(page)).state(), PageState::Leaving(_)));
     assert_eq!(left.collect::<Vec<_>>(), pages.collect::<Vec<_>>());
     let out =
         (0..10).map(|order| (order, engine.figures().size(SizeCounter::SwapOut, order) - before[order]));
@@ -74,15 +75,20 @@ fn a_huge_page_leaves_whole_if_all_of_it_lies_in_the_range_and_is_split_if_not()
             skip_without_huge_page();
             return;
         }
-        let block = engine.table.block_or_insert(start, engine.arena).unwrap();
-        (0..BLOCK_PAGES).for_each(|page| block.set(page, folioswap_policy::page::PageWord::PRESENT_HOT));
+        let block = engine.table.block_or_insert(BlockAddr::containing(start), engine.arena).unwrap();
+        (0..BLOCK_PAGES).for_each(|page| {
+            block.set(PageInBlock::new(page), folioswap_policy::page::PageWord::PRESENT_HOT)
+        });
         let is_whole = pages.len() == BLOCK_PAGES;
         assert_eq!(page_out(engine, &mut evictor, start, pages.clone()), expected, "{pages:?}");
         let staging = evictor.staging();
-        let place = staging.waiting_berths().find(|&place| staging.berth(place).address == start).unwrap();
-        assert_eq!(staging.is_huge_page(place), is_whole);
+        let berth = staging
+            .waiting_berths()
+            .find(|&berth| staging.berth(berth).piece == PieceAddr::containing(start))
+            .unwrap();
+        assert_eq!(staging.is_huge_page(berth), is_whole);
         assert_eq!(
-            pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), staging.address(place)),
+            pagemap::is_huge(engine.descriptors.pagemap.load(Relaxed), staging.address(berth)),
             is_whole
         );
         // The rest of the huge page that was split is as it was.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::kernel::uffd::Watch;
 use crate::test_memory::{map, watching_engine};
+use crate::units::PAGE;
 
 /// A piece of which these pages were only read, which others map too (the zero page), and these
 /// were written to, which are the process's own.
@@ -29,9 +30,12 @@ fn what_was_read_before_its_registration_is_protected() {
     let start = touched(read, written);
     engine.userfault().register(start, PIECE, Watch::Program).unwrap();
     engine.protect_zero_pages(start, start + PIECE);
-    let now = engine.pages_now(start, PIECE_PAGES);
+    let now = engine.pages_now(PageAddr::containing(start), PIECE_PAGES);
     assert_eq!((now.present, now.protected, now.exclusive), (read | written, read, written));
-    assert!(engine.is_shared(start) && !engine.is_shared(start + 4 * PAGE));
+    assert!(
+        engine.is_shared(PageAddr::containing(start))
+            && !engine.is_shared(PageAddr::containing(start + 4 * PAGE))
+    );
     assert_eq!(
         engine.cost_of_own_pages(start + 2 * PAGE, start + 6 * PAGE),
         OwnPages { zero: 2 * PAGE, shared: 2 * PAGE }
@@ -45,7 +49,7 @@ fn what_is_this_process_s_own_is_protected_only_before_a_fork() {
     let (read, written) = (0x5005, 0x0ff0);
     let start = touched(read, written);
     engine.register_pieces(start, start + PIECE);
-    let protected = || engine.pages_now(start, PIECE_PAGES).protected;
+    let protected = || engine.pages_now(PageAddr::containing(start), PIECE_PAGES).protected;
     engine.protect_registered(ToProtect::Shared);
     assert_eq!(protected(), read);
     engine.protect_registered(ToProtect::All);

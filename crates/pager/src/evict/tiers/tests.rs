@@ -3,7 +3,7 @@ use crate::engine::Engine;
 use crate::staging::candidates::Candidates;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{attach_file, fill, map, moving_engine};
-use crate::units::{PIECE, page_index};
+use crate::units::{BlockAddr, PIECE, PageAddr, PieceAddr};
 use folioswap_policy::page::PageState;
 use std::os::fd::OwnedFd;
 use std::vec::Vec;
@@ -22,9 +22,12 @@ fn scene(is_free: impl Fn(usize) -> bool) -> Option<(Evictor, usize, OwnedFd)> {
     free.for_each(|(_, slot)| files.free(slot));
     let start = map(2 * PIECE).next_multiple_of(PIECE);
     fill(start);
-    engine.table.block_or_insert(start, engine.arena)?;
+    engine.table.block_or_insert(BlockAddr::containing(start), engine.arena)?;
     engine.register_pieces(start, start + PIECE);
-    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_DIRTY).moved, u16::MAX);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates::ALL_DIRTY).moved,
+        u16::MAX
+    );
     assert_eq!(engine.to_write(), (16, Order::new(4).unwrap()));
     let mut evictor = Evictor::new(engine);
     // There is no supervisor to ask.
@@ -52,8 +55,8 @@ fn a_device_without_room_for_the_run_is_a_fallback() {
     let Some((mut evictor, start, _file)) = scene(|number| number % 2 == 0) else { return };
     assert_eq!(write(&mut evictor), Ok(16));
     assert_eq!(fallbacks(&evictor), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
-    let block = evictor.engine.table.block(start).unwrap();
-    let stored = |page| matches!(block.word(page_index(start) + page).state(), PageState::Stored(entry) if evictor.engine.space.is_on_file(entry));
+    let block = evictor.engine.table.block(BlockAddr::containing(start)).unwrap();
+    let stored = |page| matches!(block.word(PageAddr::containing(start).index().plus(page)).state(), PageState::Stored(entry) if evictor.engine.space.is_on_file(entry));
     assert!((0..PIECE_PAGES).all(stored));
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::test_memory::store_page;
+use crate::units::{BlockAddr, PAGE};
 use folioswap_policy::page::{Heat, PageWord};
 use folioswap_policy::reclaim::workingset::shadow_of;
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order};
@@ -18,8 +19,8 @@ fn with_one_page_out() -> (&'static Engine, SwapEntry) {
 }
 
 fn set(engine: &Engine, word: PageWord) {
-    let block = engine.table.block(PAGE_ADDRESS).expect("the page's block");
-    block.set(PAGE_ADDRESS / PAGE % BLOCK_PAGES, word);
+    let block = engine.table.block(BlockAddr::containing(PAGE_ADDRESS)).expect("the page's block");
+    block.set(PageAddr::containing(PAGE_ADDRESS).index(), word);
 }
 
 #[test]
@@ -99,8 +100,8 @@ fn a_wrong_count_of_pages_out_is_found() {
 #[test]
 fn a_clean_copy_is_counted_apart() {
     let (engine, entry) = with_one_page_out();
-    let block = engine.table.block(PAGE_ADDRESS).expect("the page's block");
-    let stored = block.word(PAGE_ADDRESS / PAGE % BLOCK_PAGES);
+    let block = engine.table.block(BlockAddr::containing(PAGE_ADDRESS)).expect("the page's block");
+    let stored = block.word(PageAddr::containing(PAGE_ADDRESS).index());
     let clean = stored.claim().and_then(|word| word.returned_clean(Heat::Cold)).expect("a transition");
     set(engine, clean);
     engine.note_returned(1);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::pool::For;
 use crate::test_memory::{engine_with_pool, skip_without_huge_page};
-use crate::units::BLOCK;
+use crate::units::{BLOCK, BlockAddr};
 use folioswap_group::segment::MemberState;
 
 const LIMIT: u64 = 1 << 30;
@@ -14,7 +14,7 @@ fn for_huge_pages_that_are_asked_for_room_is_made_ahead_down_to_the_low_mark() {
         skip_without_huge_page();
         return;
     };
-    engine.huge_page_has_moved(taken, taken.address);
+    engine.huge_page_has_moved(taken, BlockAddr::containing(taken.address));
     let mut evictor = Evictor::new(engine);
     let missing = engine.missing_huge_page_bytes();
     assert!(missing > 8 * BLOCK as u64 / 2);

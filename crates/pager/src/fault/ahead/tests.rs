@@ -6,6 +6,7 @@ use crate::fault::buffers::Buffers;
 use crate::fault::queue::Attempt;
 use crate::kernel::pagemap;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
+use crate::units::PAGE;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::{Heat, PageWord};
@@ -45,7 +46,7 @@ fn blocks(engine: &Engine, start: usize) -> (Vec<usize>, Vec<usize>) {
 }
 
 fn fault(address: usize, access: Access) -> Fault {
-    Fault { address, access, thread: 1, attempt: Attempt::First, since_ns: 0 }
+    Fault { page: PageAddr::containing(address), access, thread: 1, attempt: Attempt::First, since_ns: 0 }
 }
 
 fn write_to(address: usize) -> Fault {
@@ -54,7 +55,7 @@ fn write_to(address: usize) -> Fault {
 
 /// Notes that a walk went through the block from `start` on.
 fn walk_through(engine: &Engine, start: usize) {
-    let block = engine.table.block_or_insert(start, engine.arena).unwrap();
+    let block = engine.table.block_or_insert(BlockAddr::containing(start), engine.arena).unwrap();
     block.history.remember(0, BLOCK_PAGES, BLOCK_ORDER);
 }
 
@@ -69,16 +70,16 @@ fn pass(handler: &mut Handler, address: usize) -> Option<bool> {
 #[test]
 fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     // A second request before the walk gets there changes nothing.
-    handler.bring_blocks_ahead(start + BLOCK / 2, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start + BLOCK / 2), Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     let marked = write_to(start + 2 * BLOCK);
     assert!(handler.is_triggered(&marked) && handler.needs_memory(&marked));
     assert!(!handler.is_triggered(&Fault { access: Access::Write, ..marked }));
     assert_eq!(pass(&mut handler, start + BLOCK), None, "another block");
-    assert_eq!(pass(&mut handler, marked.address), Some(true));
+    assert_eq!(pass(&mut handler, marked.page.raw()), Some(true));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5], vec![5]));
     // The pages that came are zeroes, and can be written to.
     for page in 0..4 * BLOCK_PAGES {
@@ -87,7 +88,7 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
         // SAFETY: the memory is mapped by the test, and not protected.
         unsafe { (address as *mut u64).write_volatile(page as u64) };
     }
-    assert_eq!(pass(&mut handler, marked.address), None, "it was passed");
+    assert_eq!(pass(&mut handler, marked.page.raw()), None, "it was passed");
     assert_eq!(pass(&mut handler, start + 5 * BLOCK), Some(true));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5, 6, 7, 8], vec![7]));
 }
@@ -95,7 +96,7 @@ fn a_walk_of_writes_gets_the_next_blocks_at_the_one_that_is_marked() {
 #[test]
 fn wherever_it_enters_the_marked_block() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Write, FORWARDS);
     assert_eq!(pass(&mut handler, start + 2 * BLOCK + 77 * PAGE + 5), Some(true));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 4, 5], vec![5]));
 }
@@ -105,7 +106,7 @@ fn backwards_as_well_and_at_the_limit_none_comes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     let (last, window) =
         (start + BLOCKS * BLOCK - PAGE, Window { direction: Direction::Backwards, ..FORWARDS });
-    handler.bring_blocks_ahead(last, Access::Write, window);
+    handler.bring_blocks_ahead(PageAddr::containing(last), Access::Write, window);
     assert_eq!(blocks(engine, start), (vec![8, 9, 10], vec![9]));
     engine.segment().header.device_bytes.store(LIMIT, Relaxed);
     assert_eq!(pass(&mut handler, start + 10 * BLOCK - PAGE), Some(true));
@@ -115,7 +116,7 @@ fn backwards_as_well_and_at_the_limit_none_comes() {
 #[test]
 fn a_walk_of_reads_marks_nothing() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Read, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Read, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![]));
 }
 
@@ -128,7 +129,12 @@ fn store_blocks(engine: &Engine, start: usize, blocks: Range<usize>) {
             store_page(engine, start + block * BLOCK + page * PAGE, &bytes);
         }
         engine.note_gone(BLOCK_PAGES as u64);
-        engine.table.block(start + block * BLOCK).unwrap().left_huge.store(true, Relaxed);
+        engine
+            .table
+            .block(BlockAddr::containing(start + block * BLOCK))
+            .unwrap()
+            .left_huge
+            .store(true, Relaxed);
     }
 }
 
@@ -145,7 +151,10 @@ fn a_walk_gets_the_next_blocks_while_it_waits_for_the_end_of_its_own() {
         // Pages that were copied for a read are clean; pages that came in a huge page are not.
         let protected = if access == Access::Read { vec![1] } else { vec![3] };
         assert_eq!(blocks(engine, start), (vec![2, 3, 4], protected), "{access:?}");
-        assert!(!engine.table.block(start + BLOCK).unwrap().left_huge.load(Relaxed), "it has a page table");
+        assert!(
+            !engine.table.block(BlockAddr::containing(start + BLOCK)).unwrap().left_huge.load(Relaxed),
+            "it has a page table"
+        );
         for page in BLOCK_PAGES..5 * BLOCK_PAGES {
             assert_eq!(word_at(start + page * PAGE), page as u64);
         }
@@ -170,9 +179,9 @@ fn who_must_not_wait_does_not_wait_within_the_block_either() {
     store_blocks(engine, start, 1..6);
     engine.threads.evictor.store(77, Relaxed);
     handler.queue_fault(Fault { thread: 77, ..fault(start + BLOCK, Access::Read) });
-    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    handler.bring_blocks_before_end(PageAddr::containing(start + BLOCK), Access::Read, Direction::Forwards);
     assert_eq!(blocks(engine, start).0, []);
-    handler.bring_blocks_before_end(start, Access::Read, Direction::Forwards);
+    handler.bring_blocks_before_end(PageAddr::containing(start), Access::Read, Direction::Forwards);
     assert_eq!(blocks(engine, start).0, [], "nor for those of the block before");
 }
 
@@ -184,7 +193,11 @@ fn where_the_group_has_no_room_for_both_the_last_piece_goes_first() {
     let left = LIMIT - engine.segment().charge_bytes();
     let mut room_of = |bytes: usize| {
         engine.segment().header.device_bytes.store(left - bytes as u64, Relaxed);
-        handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+        handler.bring_blocks_before_end(
+            PageAddr::containing(start + BLOCK),
+            Access::Read,
+            Direction::Forwards,
+        );
         blocks(engine, start).0
     };
     assert_eq!(room_of(PIECE - PAGE), [], "not even for that");
@@ -199,10 +212,10 @@ fn beside_relatives_what_is_only_read_keeps_its_copies() {
     store_blocks(engine, start, 2..6);
     let (sharing, header) = (&engine.member().sharing, &engine.segment().header);
     sharing.publish(sharing.before_measuring(header), 2 << 20);
-    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    handler.bring_blocks_before_end(PageAddr::containing(start + BLOCK), Access::Read, Direction::Forwards);
     assert_eq!(blocks(engine, start).0, []);
     sharing.publish(sharing.before_measuring(header), 0);
-    handler.bring_blocks_before_end(start + BLOCK, Access::Read, Direction::Forwards);
+    handler.bring_blocks_before_end(PageAddr::containing(start + BLOCK), Access::Read, Direction::Forwards);
     assert_eq!(blocks(engine, start).0, [2, 3, 4]);
 }
 
@@ -225,13 +238,16 @@ fn who_waits_elsewhere_does_not_wait_for_the_blocks_ahead() {
 #[test]
 fn a_block_of_which_a_page_is_clean_by_now_keeps_its_protection() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Write, FORWARDS);
     let (marked, clean) = (start + 2 * BLOCK, start + 2 * BLOCK + 9 * PAGE);
     store_page(engine, clean, &[7; PAGE]);
-    let block = engine.table.block(marked).unwrap();
-    let word = block.word(page_index(clean)).claim().and_then(|word| word.returned_clean(Heat::Cold));
-    block.set(page_index(clean), word.expect("as a swap-in does it"));
-    assert!(matches!(block.word(page_index(clean)).state(), PageState::Clean(..)));
+    let block = engine.table.block(BlockAddr::containing(marked)).unwrap();
+    let word = block
+        .word(PageAddr::containing(clean).index())
+        .claim()
+        .and_then(|word| word.returned_clean(Heat::Cold));
+    block.set(PageAddr::containing(clean).index(), word.expect("as a swap-in does it"));
+    assert!(matches!(block.word(PageAddr::containing(clean).index()).state(), PageState::Clean(..)));
     // At the limit nothing else happens.
     engine.segment().header.device_bytes.store(LIMIT, Relaxed);
     assert_eq!(pass(&mut handler, marked), Some(false));
@@ -244,11 +260,11 @@ fn a_block_of_which_a_page_is_clean_by_now_keeps_its_protection() {
 #[test]
 fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Write, FORWARDS);
     let (marked, clean) = (start + 2 * BLOCK, start + 2 * BLOCK + 9 * PAGE);
     let entry = store_page(engine, clean, &[7; PAGE]);
-    let block = engine.table.block(marked).unwrap();
-    let index = page_index(clean);
+    let block = engine.table.block(BlockAddr::containing(marked)).unwrap();
+    let index = PageAddr::containing(clean).index();
     let returned = block.word(index).claim().and_then(|word| word.returned_clean(Heat::Cold)).unwrap();
     let claimed = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
@@ -263,7 +279,7 @@ fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
             drop(nobody_else);
         });
         claimed.wait();
-        assert_eq!(handler.lift(marked), Err(NotLifted::NotOurs));
+        assert_eq!(handler.lift(BlockAddr::containing(marked)), Err(NotLifted::NotOurs));
     });
     assert_eq!(blocks(engine, start).1, [2]);
 }
@@ -271,11 +287,11 @@ fn a_mark_is_not_lifted_while_the_evictor_has_claimed_what_is_clean() {
 #[test]
 fn a_mark_goes_with_its_mapping_and_is_lifted_where_another_takes_its_place() {
     let Some((engine, mut handler, start)) = scene() else { return };
-    handler.bring_blocks_ahead(start, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start), Access::Write, FORWARDS);
     handler.forget_trigger(start, start + 2 * BLOCK);
     assert!(handler.is_triggered(&write_to(start + 2 * BLOCK)), "beside it");
     // Another walk begins.
-    handler.bring_blocks_ahead(start + 7 * BLOCK, Access::Write, FORWARDS);
+    handler.bring_blocks_ahead(PageAddr::containing(start + 7 * BLOCK), Access::Write, FORWARDS);
     assert_eq!(blocks(engine, start), (vec![1, 2, 3, 8, 9, 10], vec![9]));
     handler.forget_trigger(start + 9 * BLOCK + PAGE, start + 9 * BLOCK + 2 * PAGE);
     assert!(!handler.is_triggered(&write_to(start + 9 * BLOCK)));

@@ -2,12 +2,13 @@ use super::*;
 use crate::engine::Engine;
 use crate::fault::buffers::Buffers;
 use crate::staging::candidates::Candidates;
+use crate::staging::ring::BerthIndex;
 use crate::staging::row::Row;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
-use crate::units::{PIECE, Pages};
+use crate::units::{BlockAddr, PIECE, PageAddr, Pages, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_devices::zstd::Decoder;
 use folioswap_group::counters::Counter;
@@ -48,8 +49,9 @@ fn take_out(engine: &Engine, start: usize, round: usize) {
         unsafe { engine.userfault().copy(to, bytes.as_ptr(), PAGE) }.unwrap();
     }
     for piece in (start..start + FOLIOS * PIECE).step_by(PIECE) {
-        engine.table.block_or_insert(piece, engine.arena).unwrap();
-        let done = ring_turn(engine).isolate_row(&Row::of(piece, Candidates::ALL_DIRTY));
+        engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).unwrap();
+        let done =
+            ring_turn(engine).isolate_row(&Row::of(PieceAddr::containing(piece), Candidates::ALL_DIRTY));
         assert_eq!(done[0].moved, Pages::MAX, "{done:?}");
     }
 }
@@ -69,8 +71,8 @@ fn write_back(engine: &Engine) {
 fn check_and_free(engine: &Engine, start: usize, round: usize, expected: usize) {
     assert_eq!(engine.space.mm_stat().objects, expected as u64, "no copy too many");
     for page in 0..FOLIOS * PIECE_PAGES {
-        let block = engine.table.block(start + page * PAGE).unwrap();
-        let index = page_index(start + page * PAGE);
+        let block = engine.table.block(BlockAddr::containing(start + page * PAGE)).unwrap();
+        let index = PageAddr::containing(start + page * PAGE).index();
         if let PageState::Stored(entry) = block.word(index).state() {
             let mut found = [0; PAGE];
             engine.space.read(entry, &mut Decoder::new(), &mut found, Movers::Running).unwrap();
@@ -92,11 +94,11 @@ fn what_the_handler_has_stored_is_not_written_again() {
     engine.shares.offer(0, FOLIOS as u64);
     assert!(handler.reclaim_directly() && handler.reclaim_directly());
     assert_eq!(engine.space.mm_stat().objects, 32);
-    assert_eq!(engine.shares.stored(FOLIOS as u32 - 1), Pages::MAX, "the youngest first");
+    assert_eq!(engine.shares.stored(BerthIndex::new(FOLIOS as u32 - 1)), Pages::MAX, "the youngest first");
     write_back(engine);
     assert_eq!(engine.figures().counter(Counter::StolenDirect), 32);
     assert_eq!(engine.figures().counter(Counter::StolenBackground), 96);
-    assert!((0..FOLIOS as u32).all(|place| engine.shares.stored(place) == 0));
+    assert!((0..FOLIOS as u32).all(|berth| engine.shares.stored(BerthIndex::new(berth)) == 0));
     assert!(!handler.reclaim_directly(), "the offer is withdrawn");
     check_and_free(engine, start, 0, 128);
 }
@@ -115,7 +117,7 @@ fn what_is_due_beyond_the_first_offer_is_offered_when_that_is_done() {
     assert!(!handler.reclaim_directly(), "no more is due");
     engine.shares.offer_up_to(0, 5);
     assert!(handler.reclaim_directly());
-    assert_eq!(engine.shares.stored(4), Pages::MAX, "the youngest first");
+    assert_eq!(engine.shares.stored(BerthIndex::new(4)), Pages::MAX, "the youngest first");
     let at_one = engine.shares.help().expect("two are left");
     engine.shares.take(2);
     engine.shares.offer_up_to(2, FOLIOS as u64);
@@ -133,7 +135,8 @@ fn what_is_touched_after_it_was_stored_goes_back_and_its_copy_is_freed() {
     engine.shares.offer(0, FOLIOS as u64);
     assert!(handler.reclaim_directly());
     let touched = start + (FOLIOS - 1) * PIECE + 3 * PAGE;
-    let (block, index) = (engine.table.block(touched).unwrap(), page_index(touched));
+    let (block, index) =
+        (engine.table.block(BlockAddr::containing(touched)).unwrap(), PageAddr::containing(touched).index());
     let back = block.word(index).claim().and_then(|word| word.returned()).expect("it waits");
     block.set(index, back);
     write_back(engine);

@@ -13,8 +13,7 @@ use crate::staging::isolation::Isolation;
 use crate::staging::row::{ROW_PIECES, Row};
 use crate::test_memory::ring_turn;
 use crate::test_memory::{fill, map, moving_engine, word_at};
-use crate::units::PIECE;
-use crate::units::{PAGE, PIECE_PAGES, Pages, page_index};
+use crate::units::{BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, Pages, PieceAddr};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::Page;
@@ -40,7 +39,7 @@ fn memory(engine: &Engine) -> [usize; ALONE] {
     let pieces = core::array::from_fn(|number| start + 2 * number * PIECE);
     for piece in pieces {
         fill(piece);
-        engine.table.block_or_insert(piece, engine.arena).expect("memory");
+        engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).expect("memory");
     }
     engine.register_pieces(start, start + 2 * ALONE * PIECE);
     pieces
@@ -50,9 +49,12 @@ fn memory(engine: &Engine) -> [usize; ALONE] {
 fn planned(evictor: &mut Evictor, pieces: &[usize], wanted: Pages) -> Batch {
     let mut batch = Batch { planned: Some(0), ..Batch::default() };
     for &piece in pieces {
-        assert!(evictor.plan(&Row::of(piece, Candidates { written: wanted, clean: 0 }), &mut batch));
+        assert!(evictor.plan(
+            &Row::of(PieceAddr::containing(piece), Candidates { written: wanted, clean: 0 }),
+            &mut batch
+        ));
     }
-    let dense = Row::of(pieces[0], Candidates { written: 0xf, clean: 0 });
+    let dense = Row::of(PieceAddr::containing(pieces[0]), Candidates { written: 0xf, clean: 0 });
     assert!(!evictor.plan(&dense, &mut batch) && !evictor.plan(&Row::default(), &mut batch));
     assert_eq!(batch.planned, Some(pieces.len() as u64 * u64::from(wanted.count_ones())));
     batch
@@ -63,9 +65,9 @@ fn check(engine: &Engine, pieces: &[usize], gone: Pages) {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &*engine.staging.get() };
     for &piece in pieces {
-        let block = engine.table.block(piece).expect("made");
+        let block = engine.table.block(BlockAddr::containing(piece)).expect("made");
         for page in 0..PIECE_PAGES {
-            let address = match block.word(page_index(piece) + page).state() {
+            let address = match block.word(PageAddr::containing(piece).index().plus(page)).state() {
                 PageState::Leaving(entry) if gone >> page & 1 != 0 => {
                     staging.address(engine.staging_berth(entry).expect("it waits")) + page * PAGE
                 }
@@ -160,11 +162,14 @@ fn what_was_busy_is_tried_again_by_the_evictor() {
     let mut batch = planned(&mut evictor, &pieces[..2], APART);
     // SAFETY: nothing is offered.
     let plan = unsafe { &mut *engine.plans.plan.get() };
-    let row = Row::of(pieces[3], Candidates { written: APART, clean: 0 });
+    let row = Row::of(PieceAddr::containing(pieces[3]), Candidates { written: APART, clean: 0 });
     let mut done = [Isolation::default(); ROW_PIECES];
     done[0] = Isolation { moved: APART & !1, moves: 6, busy: 1, ..Isolation::default() };
     plan.note(&row, &done);
-    assert_eq!((plan.busy.start(), plan.busy.pages(), plan.done.isolated), (pieces[3], 1, 5));
+    assert_eq!(
+        (plan.busy.start(), plan.busy.pages(), plan.done.isolated),
+        (PieceAddr::containing(pieces[3]), 1, 5)
+    );
     assert_eq!(plan.go_on(&mut ring_turn(engine)), Rest::None, "the handler goes no further");
     evictor.hand_over(NO_CPU, &mut batch);
     check(engine, &pieces[..2], APART);
@@ -228,7 +233,8 @@ fn a_plan_takes_no_more_rows_than_it_can_hold() {
     let Some(engine) = moving_engine() else { return };
     let (mut evictor, mut batch) = (Evictor::new(engine), Batch { planned: Some(0), ..Batch::default() });
     let mut plan = |number: usize| {
-        let row = Row::of((2 * number + 1) * PIECE, Candidates { written: 1, clean: 0 });
+        let row =
+            Row::of(PieceAddr::containing((2 * number + 1) * PIECE), Candidates { written: 1, clean: 0 });
         evictor.plan(&row, &mut batch)
     };
     assert!((0..ROWS).all(&mut plan));
@@ -284,16 +290,16 @@ fn both_take_out_at_once_and_nothing_is_lost() {
 fn bring_back(engine: &Engine, pieces: &[usize]) {
     // SAFETY: nobody else uses the ring.
     let staging = unsafe { &mut *engine.staging.get() };
-    while let Some(place) = staging.oldest() {
-        let piece = staging.berth(place).address;
+    while let Some(berth) = staging.oldest() {
+        let piece = staging.berth(berth).piece;
         for page in 0..PIECE_PAGES {
-            let Some(entry) = staging.berth_mut(place).entries[page].take() else { continue };
+            let Some(entry) = staging.berth_mut(berth).entries[page].take() else { continue };
             let mut contents: Page = [0; PAGE];
             contents[..8].copy_from_slice(&(7 + page as u64).to_ne_bytes());
             // SAFETY: the memory is mapped by the test, and the page is missing.
-            unsafe { engine.userfault().copy(piece + page * PAGE, contents.as_ptr(), PAGE) }
+            unsafe { engine.userfault().copy(piece.page(page).raw(), contents.as_ptr(), PAGE) }
                 .expect("a missing page");
-            engine.table.block(piece).expect("made").set(page_index(piece) + page, PageWord::PRESENT);
+            engine.table.block(piece).expect("made").set(piece.index().plus(page), PageWord::PRESENT);
             engine.space.abandon(entry);
         }
         staging.pop();

@@ -12,7 +12,7 @@ use crate::store::freeing::FREED;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
-use crate::units::{PIECE, PIECE_PAGES};
+use crate::units::{PIECE, PIECE_PAGES, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_devices::zstd::Decoder;
 use folioswap_group::folio_orders::Advised;
@@ -37,12 +37,12 @@ fn unadvised() -> Option<(&'static Engine, Handler, usize)> {
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     // SAFETY: the memory was mapped just now.
     unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
-    engine.table.block_or_insert(start, engine.arena).unwrap();
+    engine.table.block_or_insert(BlockAddr::containing(start), engine.arena).unwrap();
     Some((engine, handler, start))
 }
 
 fn block(engine: &Engine, start: usize) -> &Block {
-    engine.table.block(start).unwrap()
+    engine.table.block(BlockAddr::containing(start)).unwrap()
 }
 
 fn write_words(start: usize) {
@@ -71,7 +71,7 @@ fn take_out(engine: &Engine, start: usize) -> bool {
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     // SAFETY: nobody else uses the ring.
     assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
-    let done = ring_turn(engine).isolate_row(&Row::huge_page(start));
+    let done = ring_turn(engine).isolate_row(&Row::huge_page(BlockAddr::containing(start)));
     assert!(done.iter().all(|isolation| isolation.moved == u16::MAX), "{done:?}");
     assert_eq!(done.iter().map(|isolation| isolation.moves).sum::<u64>(), 1);
     assert_eq!(engine.figures().size(SizeCounter::SwapOut, BLOCK_ORDER as usize), 1);
@@ -87,7 +87,7 @@ fn write_back(engine: &Engine, folios: u64) {
 }
 
 fn entry(engine: &Engine, start: usize) -> SwapEntry {
-    block(engine, start).word(0).entry().expect("it is away")
+    block(engine, start).word(PageInBlock::FIRST).entry().expect("it is away")
 }
 
 /// The same with a huge page of the program in staging.
@@ -110,7 +110,8 @@ fn stored() -> Option<(&'static Engine, Handler, usize)> {
 fn a_first_touch_gets_a_huge_page_of_zeroes() {
     let Some((engine, mut handler, start)) = scene() else { return };
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
-    let came = handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault);
+    let came =
+        handler.first_touch_huge_page(block(engine, start), BlockAddr::containing(start), Purpose::Fault);
     if came == HugeSwapIn::Refused && engine.take_huge_page(For::FirstTouch).is_err() {
         skip_without_huge_page();
         return;
@@ -118,11 +119,11 @@ fn a_first_touch_gets_a_huge_page_of_zeroes() {
     assert_eq!(came, HugeSwapIn::Done);
     assert!(is_huge(engine, start));
     assert!((0..BLOCK_PAGES).all(|page| word_at(start + page * PAGE) == 0));
-    assert!((0..BLOCK_PAGES).all(|page| block(engine, start).word(page) == PageWord::PRESENT));
+    assert!(PageInBlock::all().all(|page| block(engine, start).word(page) == PageWord::PRESENT));
     // The huge page is present now, and is left as it is.
     write_words(start);
     assert_eq!(
-        handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault),
+        handler.first_touch_huge_page(block(engine, start), BlockAddr::containing(start), Purpose::Fault),
         HugeSwapIn::Refused
     );
     assert!(has_its_words(start));
@@ -134,11 +135,15 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
     engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
     let stored = crate::test_memory::store_page(engine, start + 300 * PAGE, &[7; PAGE]);
     assert_eq!(
-        handler.first_touch_huge_page(block(engine, start), start, Purpose::Fault),
+        handler.first_touch_huge_page(block(engine, start), BlockAddr::containing(start), Purpose::Fault),
         HugeSwapIn::Refused
     );
-    assert_eq!(block(engine, start).word(300).state(), PageState::Stored(stored));
-    assert_eq!(block(engine, start).word(299), PageWord::PRESENT, "what was claimed is given back");
+    assert_eq!(block(engine, start).word(PageInBlock::new(300)).state(), PageState::Stored(stored));
+    assert_eq!(
+        block(engine, start).word(PageInBlock::new(299)),
+        PageWord::PRESENT,
+        "what was claimed is given back"
+    );
     assert!(pagemap::is_empty(engine.descriptors.pagemap.load(Relaxed), start, start + BLOCK));
 }
 
@@ -146,9 +151,12 @@ fn a_first_touch_is_no_whole_one_where_a_page_is_away() {
 fn what_is_touched_in_staging_comes_back_as_it_went() {
     let Some((engine, mut handler, start)) = staged() else { return };
     let here = block(engine, start);
-    assert_eq!(handler.return_huge_page(here, start + 5 * PAGE, entry(engine, start)), HugeSwapIn::Done);
+    assert_eq!(
+        handler.return_huge_page(here, PageAddr::containing(start + 5 * PAGE), entry(engine, start)),
+        HugeSwapIn::Done
+    );
     assert!(is_huge(engine, start) && has_its_words(start));
-    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT_HOT));
+    assert!(PageInBlock::all().all(|page| here.word(page) == PageWord::PRESENT_HOT));
     assert_eq!(engine.counts.swapped_pages.load(Relaxed), 0);
     // The evictor finds nothing to write, and frees all slots.
     write_back(engine, HUGE_PAGE_BERTHS);
@@ -161,11 +169,14 @@ fn what_is_written_back_in_part_does_not_come_back_as_a_whole() {
     let Some((engine, mut handler, start)) = staged() else { return };
     write_back(engine, 3);
     let (here, last) = (block(engine, start), start + (BLOCK_PAGES - 1) * PAGE);
-    let entry = here.word(BLOCK_PAGES - 1).entry().unwrap();
-    assert_eq!(handler.return_huge_page(here, last, entry), HugeSwapIn::Refused);
-    assert!(matches!(here.word(BLOCK_PAGES - 1).state(), PageState::Leaving(_)));
-    assert!(matches!(here.word(0).state(), PageState::Stored(_)));
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
+    let entry = here.word(PageInBlock::LAST).entry().unwrap();
+    assert_eq!(handler.return_huge_page(here, PageAddr::containing(last), entry), HugeSwapIn::Refused);
+    assert!(matches!(here.word(PageInBlock::LAST).state(), PageState::Leaving(_)));
+    assert!(matches!(here.word(PageInBlock::FIRST).state(), PageState::Stored(_)));
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
 }
 
@@ -178,7 +189,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     for page in 0..2 * PIECE_PAGES {
         let address = start + page * PAGE;
         handler.serve(Fault {
-            address,
+            page: PageAddr::containing(address),
             access: Access::Write,
             thread: 0,
             attempt: Attempt::First,
@@ -189,17 +200,23 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
     }
     for piece in [start, start + PIECE] {
-        assert_eq!(ring_turn(engine).isolate(piece, Candidates::ALL_DIRTY).moved, u16::MAX);
+        assert_eq!(
+            ring_turn(engine).isolate(PieceAddr::containing(piece), Candidates::ALL_DIRTY).moved,
+            u16::MAX
+        );
     }
     let here = block(engine, start);
-    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
-    let touched = here.word(BLOCK_PAGES - 1).entry().unwrap();
-    assert_eq!(handler.return_huge_page(here, start + BLOCK - PAGE, touched), HugeSwapIn::Refused);
+    assert!(PageInBlock::all().all(|page| matches!(here.word(page).state(), PageState::Leaving(_))));
+    let touched = here.word(PageInBlock::LAST).entry().unwrap();
+    assert_eq!(
+        handler.return_huge_page(here, PageAddr::containing(start + BLOCK - PAGE), touched),
+        HugeSwapIn::Refused
+    );
     for page in 0..BLOCK_PAGES {
         let address = start + page * PAGE;
-        if matches!(here.word(page).state(), PageState::Leaving(_)) {
+        if matches!(here.word(PageInBlock::new(page)).state(), PageState::Leaving(_)) {
             handler.serve(Fault {
-                address,
+                page: PageAddr::containing(address),
                 access: Access::Read,
                 thread: 0,
                 attempt: Attempt::First,
@@ -216,11 +233,14 @@ fn what_is_stored_comes_back_as_a_huge_page_and_frees_its_slots() {
     let Some((engine, mut handler, start)) = stored() else { return };
     assert_eq!(engine.validate(), Ok(BLOCK_PAGES as u64));
     let (here, freed) = (block(engine, start), FREED.get());
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Done);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Done
+    );
     let freed = (FREED.get().0 - freed.0, FREED.get().1 - freed.1);
     assert_eq!(freed, (BLOCK_PAGES as u32 / 64, BLOCK_PAGES as u32), "64 with each lock, not one");
     assert!(is_huge(engine, start) && has_its_words(start));
-    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert!(PageInBlock::all().all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 1);
     assert_eq!(engine.validate(), Ok(0));
     // Its berths in staging are kept for the next one.
@@ -240,9 +260,12 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
     assert!(here.left_huge.load(Relaxed));
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Ahead), HugeSwapIn::Done);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Ahead),
+        HugeSwapIn::Done
+    );
     assert!(is_huge(engine, start) && has_its_words(start));
-    assert!((0..BLOCK_PAGES).all(|page| here.word(page) == PageWord::PRESENT));
+    assert!(PageInBlock::all().all(|page| here.word(page) == PageWord::PRESENT));
     assert_eq!(engine.validate(), Ok(0));
 }
 
@@ -252,7 +275,7 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
     handler.serve(Fault {
-        address: start,
+        page: PageAddr::containing(start),
         access: Access::Read,
         thread: 0,
         attempt: Attempt::First,
@@ -261,13 +284,18 @@ fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     assert!(!here.left_huge.load(Relaxed), "by the fault");
     // The pages that have come, one or more, leave again.
     here.left_huge.store(true, Relaxed);
-    let there = |page: &usize| matches!(here.word(*page).state(), PageState::Clean(..));
+    let there = |page: &usize| matches!(here.word(PageInBlock::new(*page)).state(), PageState::Clean(..));
     let clean = (0..PIECE_PAGES).filter(there).fold(0, |pages, page| pages | 1 << page);
-    assert_eq!(ring_turn(engine).isolate(start, Candidates { written: 0, clean }).moved, clean);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates { written: 0, clean }).moved,
+        clean
+    );
     write_back(engine, 1);
-    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    assert!(PageInBlock::all().all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     assert!(!here.left_huge.load(Relaxed), "by leaving in pieces");
-    let came = |purpose, handler: &mut Handler| handler.swap_in_huge_page(here, start, purpose);
+    let came = |purpose, handler: &mut Handler| {
+        handler.swap_in_huge_page(here, PageAddr::containing(start), purpose)
+    };
     assert_eq!(came(Purpose::Ahead, &mut handler), HugeSwapIn::Refused);
     assert_eq!(
         engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize),
@@ -292,13 +320,19 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
             .map(|counter| engine.figures().size(counter, BLOCK_ORDER as usize))
     };
     engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(fallbacks(), [1, 1]);
-    assert!((0..BLOCK_PAGES).all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
+    assert!(PageInBlock::all().all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     // There would be headroom, but the system has just had no huge page: that is no failed charge.
     engine.segment().header.device_bytes.store(0, Relaxed);
     engine.pool.pretend_barren();
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(fallbacks(), [2, 1]);
     assert_eq!(engine.figures().size(SizeCounter::SwapIn, BLOCK_ORDER as usize), 0);
 }
@@ -312,22 +346,31 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     let fallbacks = || engine.figures().size(SizeCounter::SwapInFallback, BLOCK_ORDER as usize);
     engine.pool.pretend_barren();
     for _ in 0..3 {
-        assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Ahead), HugeSwapIn::Refused);
+        assert_eq!(
+            handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Ahead),
+            HugeSwapIn::Refused
+        );
     }
     assert_eq!(fallbacks(), 1);
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(fallbacks(), 2, "by a fault each time");
     // A block that is not all away is not asked for.
     let single = start + 7 * PAGE;
     engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
     handler.serve(Fault {
-        address: single,
+        page: PageAddr::containing(single),
         access: Access::Write,
         thread: 0,
         attempt: Attempt::First,
         since_ns: 0,
     });
-    assert_eq!(handler.swap_in_huge_page(here, start, Purpose::Fault), HugeSwapIn::Refused);
+    assert_eq!(
+        handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
+        HugeSwapIn::Refused
+    );
     assert_eq!(fallbacks(), 2);
 }
 
@@ -343,7 +386,7 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
         unsafe { madvise((start - BLOCK) as *mut _, 3 * BLOCK, Advice::LinuxHugepage) }.unwrap();
         engine.advise_huge_pages(start, BLOCK, Advised::HugePages);
         engine.apply_requests();
-        engine.table.block_or_insert(start, engine.arena).unwrap();
+        engine.table.block_or_insert(BlockAddr::containing(start), engine.arena).unwrap();
         write_words(start);
         if !is_huge(engine, start) {
             skip_without_huge_page();
@@ -352,17 +395,19 @@ fn what_goes_back_while_it_is_written_back_is_where_its_words_say() {
         engine.register_pieces(start - BLOCK, start + 2 * BLOCK);
         // SAFETY: the evictor of this test is not at work now.
         assert!(unsafe { &mut *engine.staging.get() }.align_for_huge_page(engine.userfault()));
-        ring_turn(engine).isolate_row(&Row::huge_page(start));
+        ring_turn(engine).isolate_row(&Row::huge_page(BlockAddr::containing(start)));
         let (here, first) = (block(engine, start), entry(engine, start));
         std::thread::scope(|scope| {
             scope.spawn(|| write_back(engine, HUGE_PAGE_BERTHS));
             for _ in 0..round * 40 {
                 core::hint::spin_loop();
             }
-            went_back += u32::from(handler.return_huge_page(here, start, first) == HugeSwapIn::Done);
+            went_back += u32::from(
+                handler.return_huge_page(here, PageAddr::containing(start), first) == HugeSwapIn::Done,
+            );
         });
         for page in 0..BLOCK_PAGES {
-            let found = match here.word(page).state() {
+            let found = match here.word(PageInBlock::new(page)).state() {
                 PageState::Present(_) => word_at(start + page * PAGE),
                 PageState::Stored(entry) => {
                     let mut bytes: Page = [0; PAGE];

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fault::reading::{Purpose, Taken};
 use crate::test_memory;
+use crate::units::{BlockAddr, PAGE};
 use core::sync::atomic::Ordering::Release;
 use folioswap_devices::Page;
 use folioswap_policy::page::PageWord;
@@ -36,7 +37,7 @@ fn swapped(pages: usize, page_cluster: u32) -> Swapped {
     let mut bytes = Box::new(Aligned([[0; PAGE]; 16]));
     let entries: Vec<SwapEntry> =
         (0..pages).map(|_| engine.space.allocate(Order::ZERO, FolioId(0)).unwrap()).collect();
-    let block = engine.table.block_or_insert(PROGRAM, engine.arena).unwrap();
+    let block = engine.table.block_or_insert(BlockAddr::containing(PROGRAM), engine.arena).unwrap();
     for (first, entries) in entries.chunks(16).enumerate() {
         bytes.0.iter_mut().enumerate().for_each(|(at, page)| page.fill((16 * first + at) as u8));
         let bytes = bytes.0[..entries.len()].as_flattened();
@@ -46,7 +47,7 @@ fn swapped(pages: usize, page_cluster: u32) -> Swapped {
     for (page, &entry) in entries.iter().enumerate() {
         engine.space.leave_cache(entry, 1, engine.workingset.shadow());
         let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).and_then(PageWord::written);
-        block.set(page, word.unwrap());
+        block.set(PageInBlock::new(page), word.unwrap());
     }
     Swapped { engine, block, reads: Reads::new(), entries, _file: file }
 }
@@ -60,7 +61,13 @@ impl Swapped {
     /// io_uring is not allowed here.
     fn fault(&mut self, page: usize, found: Found) -> bool {
         let slot = self.slot(page);
-        self.reads.read_around(self.engine, self.block, PROGRAM + page * PAGE, slot, found);
+        self.reads.read_around(
+            self.engine,
+            self.block,
+            PageAddr::containing(PROGRAM + page * PAGE),
+            slot,
+            found,
+        );
         if !self.reads.has_means() {
             test_memory::skip("io_uring is not allowed");
             return false;
@@ -118,11 +125,23 @@ fn nothing_is_read_ahead_where_it_is_off_or_goes_in_order() {
     let mut swapped = swapped(32, 0);
     let slot = swapped.slot(9);
     for found in [Found::Away, Found::InOrder, Found::ReadAhead] {
-        swapped.reads.read_around(swapped.engine, swapped.block, PROGRAM + 9 * PAGE, slot, found);
+        swapped.reads.read_around(
+            swapped.engine,
+            swapped.block,
+            PageAddr::containing(PROGRAM + 9 * PAGE),
+            slot,
+            found,
+        );
     }
     assert_eq!(swapped.counters(), [0; 3]);
     swapped.engine.segment().header.page_cluster.store(3, Relaxed);
-    swapped.reads.read_around(swapped.engine, swapped.block, PROGRAM + 9 * PAGE, slot, Found::InOrder);
+    swapped.reads.read_around(
+        swapped.engine,
+        swapped.block,
+        PageAddr::containing(PROGRAM + 9 * PAGE),
+        slot,
+        Found::InOrder,
+    );
     assert_eq!(swapped.counters(), [0; 3]);
 }
 
@@ -130,9 +149,9 @@ fn nothing_is_read_ahead_where_it_is_off_or_goes_in_order() {
 fn only_what_is_on_the_device_is_read_and_neighbours_together() {
     let mut swapped = swapped(32, 5);
     // The page is present again, and was never written.
-    swapped.block.set(2, PageWord::PRESENT);
-    swapped.block.set(3, PageWord::PRESENT);
-    (20..32).for_each(|page| swapped.block.set(page, PageWord::PRESENT));
+    swapped.block.set(PageInBlock::new(2), PageWord::PRESENT);
+    swapped.block.set(PageInBlock::new(3), PageWord::PRESENT);
+    (20..32).for_each(|page| swapped.block.set(PageInBlock::new(page), PageWord::PRESENT));
     // A first window is 8 pages; after many hits it is 32.
     (0..40).for_each(|_| swapped.reads.readahead.hit(PROGRAM / PAGE + 300));
     if !swapped.fault(10, Found::Away) {
@@ -179,7 +198,13 @@ fn what_may_be_anothers_by_now_is_not_taken() {
 fn what_is_not_there_yet_is_given_up_page_by_page() {
     let mut swapped = swapped(16, 3);
     let slot = swapped.slot(4);
-    swapped.reads.read_around(swapped.engine, swapped.block, PROGRAM + 4 * PAGE, slot, Found::Away);
+    swapped.reads.read_around(
+        swapped.engine,
+        swapped.block,
+        PageAddr::containing(PROGRAM + 4 * PAGE),
+        slot,
+        Found::Away,
+    );
     if swapped.reads.descriptor().is_none() {
         return;
     }
@@ -207,7 +232,7 @@ fn the_oldest_makes_room() {
         swapped.reads.read_around(
             swapped.engine,
             swapped.block,
-            PROGRAM + 8 * window * PAGE,
+            PageAddr::containing(PROGRAM + 8 * window * PAGE),
             slot,
             Found::Away,
         );

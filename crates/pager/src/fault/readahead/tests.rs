@@ -16,12 +16,21 @@ fn stage(engine: &Engine, page: usize, folio: u32) {
     engine.space.reserve_frames().unwrap();
     let entry = engine.space.allocate(Order::ZERO, FolioId(folio)).unwrap();
     let word = PageWord::PRESENT.isolate(entry).and_then(PageWord::moved).unwrap();
-    engine.table.block_or_insert(PROGRAM, engine.arena).unwrap().set(page, word);
+    engine
+        .table
+        .block_or_insert(BlockAddr::containing(PROGRAM), engine.arena)
+        .unwrap()
+        .set(PageInBlock::new(page), word);
 }
 
 fn readahead(engine: &Engine, page: usize) -> Readahead {
-    let (block, address) = (engine.table.block(PROGRAM).unwrap(), PROGRAM + page * PAGE);
-    engine.readahead(block, address, engine.window(block, address))
+    let (block, address) =
+        (engine.table.block(BlockAddr::containing(PROGRAM)).unwrap(), PROGRAM + page * PAGE);
+    engine.readahead(
+        block,
+        PageAddr::containing(address),
+        engine.window(block, PageAddr::containing(address)),
+    )
 }
 
 /// Makes bringing neighbours worth it: elsewhere, the pages around a touched page were wanted each
@@ -45,7 +54,7 @@ fn out_of_the_swap_cache_a_folio_comes_whole_and_alone() {
     // From a device the page comes alone, until faults go on from it.
     let found = readahead(engine, 9);
     assert_eq!((found.pages, found.order), (1 << 9, 0));
-    found.remember(engine.table.block(PROGRAM).unwrap());
+    found.remember(engine.table.block(BlockAddr::containing(PROGRAM)).unwrap());
     let found = readahead(engine, 10);
     assert_eq!((found.pages, found.order), (0xf << 8, 2));
 }
@@ -60,7 +69,7 @@ fn what_lies_around_comes_along_from_the_store_where_that_is_worth_it() {
     assert_eq!((found.pages, found.order), (0xfff, PIECE_ORDER));
     assert_eq!(found.heat(), Heat::Hot);
     // A walk that comes to the end of the piece goes on there with a window that grows.
-    found.remember(engine.table.block(PROGRAM).unwrap());
+    found.remember(engine.table.block(BlockAddr::containing(PROGRAM)).unwrap());
     (16..32).for_each(|page| store(engine, page));
     let found = readahead(engine, 16);
     assert_eq!((found.pages, found.order, found.heat()), (0b1111, 2, Heat::Cold));

@@ -33,21 +33,33 @@ fn walked_to(engine: &Engine) -> Option<usize> {
         bytes[..8].copy_from_slice(&(9 + page as u64).to_le_bytes());
         store_page(engine, start + page * PAGE, &bytes);
     }
-    let before = engine.table.block_or_insert(start - BLOCK, engine.arena)?;
+    let before = engine.table.block_or_insert(BlockAddr::containing(start - BLOCK), engine.arena)?;
     before.history.remember(0, BLOCK_PAGES, BLOCK_ORDER);
     Some(start)
 }
 
 fn touch(handler: &mut Handler, address: usize, access: Access) {
-    handler.serve(Fault { address, access, thread: 1, attempt: Attempt::First, since_ns: 0 });
+    handler.serve(Fault {
+        page: PageAddr::containing(address),
+        access,
+        thread: 1,
+        attempt: Attempt::First,
+        since_ns: 0,
+    });
 }
 
 /// The pages that are in memory; checks that each of them is as it was.
 fn present(engine: &Engine, start: usize) -> Vec<usize> {
-    let block = engine.table.block(start).unwrap();
+    let block = engine.table.block(BlockAddr::containing(start)).unwrap();
     let is_there = |page: &usize| {
-        let is_there = matches!(block.word(*page).state(), PageState::Present(_) | PageState::Clean(..));
-        assert!(is_there || matches!(block.word(*page).state(), PageState::Stored(_)), "{page}");
+        let is_there = matches!(
+            block.word(PageInBlock::new(*page)).state(),
+            PageState::Present(_) | PageState::Clean(..)
+        );
+        assert!(
+            is_there || matches!(block.word(PageInBlock::new(*page)).state(), PageState::Stored(_)),
+            "{page}"
+        );
         assert!(!is_there || word_at(start + page * PAGE) == 9 + *page as u64, "{page}");
         is_there
     };
@@ -86,9 +98,9 @@ fn what_may_come_in_one_size_alone_comes_in_that() {
             assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[order]), "{order}");
             assert_eq!(figures(engine, SizeCounter::SwapInFallback), [0; 10], "{order}");
             // Pages that are only read keep their copies, in whatever size they come.
-            let block = engine.table.block(start).unwrap();
-            let clean =
-                (0..1 << order).filter(|&page| matches!(block.word(page).state(), PageState::Clean(..)));
+            let block = engine.table.block(BlockAddr::containing(start)).unwrap();
+            let clean = (0..1 << order)
+                .filter(|&page| matches!(block.word(PageInBlock::new(page)).state(), PageState::Clean(..)));
             assert_eq!(clean.count(), if access == Access::Read { 1 << order } else { 0 }, "{order}");
         }
     }
@@ -122,7 +134,7 @@ fn backwards_it_is_the_folio_below() {
     let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 7, madvise: 0 }) else {
         return;
     };
-    let block = engine.table.block(start).unwrap();
+    let block = engine.table.block(BlockAddr::containing(start)).unwrap();
     block.history.remember(384, BLOCK_PAGES, 7);
     touch(&mut handler, start + 383 * PAGE, Access::Read);
     assert_eq!(present(engine, start), pages(256..384));
@@ -172,8 +184,8 @@ fn where_the_kernel_has_no_memory_the_next_smaller_size_is_asked_for_down_to_a_p
         assert_eq!(figures(engine, SizeCounter::SwapInFallback), once(fell_back));
         assert_eq!(figures(engine, SizeCounter::SwapInFallbackCharge), [0; 10]);
         // The window has shrunk with the folio.
-        let block = engine.table.block(start).unwrap();
-        assert!(engine.window(block, start + at_once * PAGE).order <= came as u8 + 2);
+        let block = engine.table.block(BlockAddr::containing(start)).unwrap();
+        assert!(engine.window(block, PageAddr::containing(start + at_once * PAGE)).order <= came as u8 + 2);
     }
 }
 
@@ -191,12 +203,18 @@ fn only_what_is_all_away_is_asked_for() {
 /// Queues a fault of another thread on the page at `address`, which the handler has read.
 fn queue(handler: &mut Handler, address: usize) {
     let access = Access::Read;
-    handler.queue_fault(Fault { address, access, thread: 2, attempt: Attempt::First, since_ns: 0 });
+    handler.queue_fault(Fault {
+        page: PageAddr::containing(address),
+        access,
+        thread: 2,
+        attempt: Attempt::First,
+        since_ns: 0,
+    });
 }
 
 /// Whether this page is in memory, as it was.
 fn is_there(engine: &Engine, address: usize) -> bool {
-    engine.pages_now(address, 1).present == 1
+    engine.pages_now(PageAddr::containing(address), 1).present == 1
 }
 
 #[test]
@@ -240,14 +258,14 @@ fn a_write_that_needs_no_memory_does_not_wait_at_the_limit() {
     let written = walked_to(engine).unwrap();
     touch(&mut handler, written, Access::Read);
     let is_clean = || {
-        let block = engine.table.block(written).unwrap();
-        matches!(block.word(0).state(), PageState::Clean(..))
+        let block = engine.table.block(BlockAddr::containing(written)).unwrap();
+        matches!(block.word(PageInBlock::FIRST).state(), PageState::Clean(..))
     };
     assert!(is_clean());
     let charged = LIMIT - engine.segment().charge_bytes();
     engine.segment().header.device_bytes.store(charged, Relaxed);
     handler.queue_fault(Fault {
-        address: written,
+        page: PageAddr::containing(written),
         access: Access::WriteProtected,
         thread: 2,
         attempt: Attempt::First,

@@ -8,7 +8,7 @@ use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};
-use crate::units::{PAGE, PIECE, page_index};
+use crate::units::{BlockAddr, PAGE, PIECE, PageAddr, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::PageWord;
@@ -25,8 +25,12 @@ fn staged() -> Option<(&'static Engine, Handler, usize)> {
     // Nobody serves a first touch here.
     fill(start);
     engine.register_pieces(start, start + PIECE);
-    engine.table.block_or_insert(start, engine.arena)?;
-    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_DIRTY).moved.count_ones() as u64, PAGES);
+    engine.table.block_or_insert(BlockAddr::containing(start), engine.arena)?;
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates::ALL_DIRTY).moved.count_ones()
+            as u64,
+        PAGES
+    );
     Some((engine, handler, start))
 }
 
@@ -37,7 +41,7 @@ fn write_back(engine: &Engine) {
 }
 
 fn word(engine: &Engine, address: usize) -> PageWord {
-    engine.table.block(address).unwrap().word(page_index(address))
+    engine.table.block(BlockAddr::containing(address)).unwrap().word(PageAddr::containing(address).index())
 }
 
 fn age(engine: &Engine) -> u64 {
@@ -50,7 +54,13 @@ fn counted(engine: &Engine) -> [u64; 3] {
 }
 
 fn touch(handler: &mut Handler, address: usize) {
-    handler.serve(Fault { address, access: Access::Write, thread: 0, attempt: Attempt::First, since_ns: 0 });
+    handler.serve(Fault {
+        page: PageAddr::containing(address),
+        access: Access::Write,
+        thread: 0,
+        attempt: Attempt::First,
+        since_ns: 0,
+    });
 }
 
 #[test]
@@ -88,7 +98,10 @@ fn a_copy_that_was_kept_gets_a_new_age_when_its_page_leaves_again() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
     engine.workingset.evicted(77);
-    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, u16::MAX);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates::ALL_CLEAN).moved,
+        u16::MAX
+    );
     write_back(engine);
     assert!(entries.iter().all(|&entry| age_of(engine.space.shadow(entry)) == Some(77)));
     assert_eq!(engine.validate(), Ok(PAGES));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fault::buffers::Buffers;
 use crate::test_memory::{map, store_page, watching_engine};
+use crate::units::BlockAddr;
 use rustix::mm::{Advice, MremapFlags, madvise, mremap_fixed};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -27,8 +28,11 @@ fn advise(start: usize, pages: usize, advice: Advice) {
 fn stored_pages(table: &PageTable, start: usize) -> Vec<usize> {
     let is_stored = |&page: &usize| {
         let address = start + page * PAGE;
-        let block = table.block(address);
-        matches!(block.map(|block| block.word(page_index(address)).state()), Some(PageState::Stored(_)))
+        let block = table.block(BlockAddr::containing(address));
+        matches!(
+            block.map(|block| block.word(PageAddr::containing(address).index()).state()),
+            Some(PageState::Stored(_))
+        )
     };
     (0..PAGES).filter(is_stored).collect()
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::ranges::RANGES_MAX;
 use crate::test_memory::engine;
-use crate::units::BLOCK_PAGES;
+use crate::units::{BLOCK, PageAddr};
 
 const PROGRAM: usize = 0x7000_0000_0000;
 
@@ -13,7 +13,10 @@ fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
     let (start, end) = (PROGRAM + 3 * PAGE, PROGRAM + 2 * BLOCK + 5 * PAGE);
     engine.remove_pages(start, end);
     for address in (PROGRAM..PROGRAM + 3 * BLOCK).step_by(PAGE) {
-        let word = engine.table.block(address).map(|block| block.word(address / PAGE % BLOCK_PAGES));
+        let word = engine
+            .table
+            .block(BlockAddr::containing(address))
+            .map(|block| block.word(PageAddr::containing(address).index()));
         let is_removed = word.is_some_and(|word| matches!(word.state(), PageState::Removed { .. }));
         assert_eq!(is_removed, (start..end).contains(&address), "{address:#x}");
     }

@@ -5,11 +5,11 @@ use std::boxed::Box;
 fn ring(places: u64, folios: u64, pages: u32) -> Box<Staging> {
     // SAFETY: all-zero is a valid ring.
     let mut ring = unsafe { Box::<Staging>::new_zeroed().assume_init() };
-    ring.places = places;
+    ring.berth_count = places;
     (ring.pushed, ring.written) = (folios, folios);
     for number in 0..folios {
-        let place = ring.berth_of(number);
-        ring.berth_mut(place).came = ((1u32 << pages) - 1) as u16;
+        let berth = ring.berth_of(number);
+        ring.berth_mut(berth).came = ((1u32 << pages) - 1) as u16;
     }
     ring
 }

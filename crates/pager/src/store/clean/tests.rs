@@ -3,11 +3,12 @@ use crate::kernel::pagemap;
 use crate::kernel::uffd::Access;
 use crate::kernel::uffd::{Event, Message, Userfault, Watch};
 use crate::staging::candidates::Candidates;
+use crate::staging::ring::BerthIndex;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{clean_piece, map, moving_engine, userfault, word_at};
-use crate::units::{PAGE, PIECE, page_index};
+use crate::units::{BlockAddr, PAGE, PIECE, PageAddr, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::{Heat, PageState};
@@ -125,20 +126,23 @@ fn a_mapping_that_moves_keeps_its_protection() {
 }
 
 fn states(engine: &Engine, start: usize) -> [PageState; PIECE_PAGES] {
-    let block = engine.table.block(start).unwrap();
-    core::array::from_fn(|page| block.word(page_index(start) + page).state())
+    let block = engine.table.block(BlockAddr::containing(start)).unwrap();
+    core::array::from_fn(|page| block.word(PageAddr::containing(start).index().plus(page)).state())
 }
 
 #[test]
 fn what_is_clean_waits_in_the_swap_cache_and_is_not_written() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
-    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, Pages::MAX);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates::ALL_CLEAN).moved,
+        Pages::MAX
+    );
     assert_eq!(states(engine, start), entries.map(PageState::Leaving));
-    assert!(entries.iter().all(|&entry| engine.staging_berth(entry) == Some(0)));
+    assert!(entries.iter().all(|&entry| engine.staging_berth(entry) == Some(BerthIndex::new(0))));
     // One page is touched meanwhile: its word belongs to the handler, its entry to the evictor.
-    let block = engine.table.block(start).unwrap();
-    block.set(page_index(start) + 3, PageWord::PRESENT_HOT);
+    let block = engine.table.block(BlockAddr::containing(start)).unwrap();
+    block.set(PageAddr::containing(start).index().plus(3), PageWord::PRESENT_HOT);
     engine.note_returned(1);
     let tier = Tier::Store(DeviceMask::NONE);
     let left = engine.write_back_oldest(&mut Scratch::new(), tier, DemotionUnits::Any, 1);
@@ -157,7 +161,10 @@ fn what_was_written_behind_its_word_stays_and_loses_its_copy() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
     engine.userfault().unprotect(start + 2 * PAGE, 3 * PAGE).unwrap();
-    assert_eq!(ring_turn(engine).isolate(start, Candidates::ALL_CLEAN).moved, !0b1_1100);
+    assert_eq!(
+        ring_turn(engine).isolate(PieceAddr::containing(start), Candidates::ALL_CLEAN).moved,
+        !0b1_1100
+    );
     let now = states(engine, start);
     assert!(now[2..5].iter().all(|&state| state == PageState::Present(Heat::Hot)));
     assert_eq!((now[1], now[5]), (PageState::Leaving(entries[1]), PageState::Leaving(entries[5])));
@@ -169,16 +176,17 @@ fn what_was_written_behind_its_word_stays_and_loses_its_copy() {
 fn where_all_is_rewritten_the_pages_around_lose_their_copies_too() {
     let Some(engine) = moving_engine() else { return };
     let (start, entries) = clean_piece(engine);
-    let (block, base) = (engine.table.block(start).unwrap(), page_index(start));
+    let (block, base) =
+        (engine.table.block(BlockAddr::containing(start)).unwrap(), PageAddr::containing(start).index());
     // The page that is written, and one on either side at which the run ends.
     for page in [2, 6, 9] {
-        block.set(base + page, PageWord::PRESENT_HOT);
+        block.set(base.plus(page), PageWord::PRESENT_HOT);
         engine.put_copy(entries[page]);
     }
-    assert_eq!(engine.give_up_around(block, base + 6), base + 3..base + 9);
+    assert_eq!(engine.give_up_around(block, base.plus(6)), base.get() + 3..base.get() + 9);
     let is_clean = |state: &PageState| matches!(state, PageState::Clean(..));
     assert_eq!(states(engine, start).iter().filter(|state| is_clean(state)).count(), 8);
-    assert_eq!(engine.give_up_around(block, base + 2), base..base + 3);
-    assert_eq!(engine.give_up_around(block, base + 9), base + 9..base + 16);
+    assert_eq!(engine.give_up_around(block, base.plus(2)), base.get()..base.get() + 3);
+    assert_eq!(engine.give_up_around(block, base.plus(9)), base.get() + 9..base.get() + 16);
     assert_eq!(engine.validate(), Ok(0));
 }

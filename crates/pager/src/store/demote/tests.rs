@@ -1,5 +1,6 @@
 use super::*;
 use crate::test_memory;
+use crate::units::{BLOCK, PAGE};
 use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::DeviceId;
 use std::os::fd::AsRawFd;

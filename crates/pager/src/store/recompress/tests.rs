@@ -1,5 +1,6 @@
 use super::*;
 use crate::test_memory;
+use crate::units::{BLOCK, PAGE};
 use folioswap_devices::Page;
 use folioswap_devices::zstd::Decoder;
 use folioswap_slots::SwapEntry;

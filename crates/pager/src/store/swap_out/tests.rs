@@ -1,14 +1,15 @@
 use super::*;
 use crate::staging::candidates::Candidates;
+use crate::staging::ring::BerthIndex;
 use crate::test_memory;
-use crate::units::{BLOCK, PIECE};
+use crate::units::{BLOCK, BlockAddr, PIECE, PieceAddr};
 use std::vec::Vec;
 
 /// A row of pieces from number `first` of a block on.
 fn parts(first: usize, wanted: &[u16]) -> Vec<Part> {
     let part = |(number, &written): (usize, &u16)| Part {
-        piece: 0x7000_0000_0000 / BLOCK * BLOCK + (first + number) * PIECE,
-        place: (first + number) as u32,
+        piece: PieceAddr::containing(0x7000_0000_0000 / BLOCK * BLOCK + (first + number) * PIECE),
+        berth: BerthIndex::new((first + number) as u32),
         wanted: Candidates { written, clean: 0 },
         ..Part::default()
     };
@@ -60,7 +61,7 @@ fn each_page_gets_the_slot_at_its_place_in_the_folio_and_what_stays_gives_it_bac
         for (page, entry) in part.entries.iter().enumerate() {
             let entry = entry.expect("a slot");
             assert_eq!(Some(entry), first.checked_add((number * PIECE_PAGES + page) as u64));
-            assert_eq!(engine.staging_berth(entry), Some(number as u32));
+            assert_eq!(engine.staging_berth(entry), Some(BerthIndex::new(number as u32)));
         }
     }
     done.iter_mut().for_each(|isolation| isolation.moved = u16::MAX);
@@ -79,7 +80,7 @@ fn fragment(engine: &Engine, order: u32) {
     let mut taken = Vec::new();
     loop {
         engine.space.reserve_frames().unwrap();
-        match engine.space.allocate(order, StagedFolio { place: 0, order }.id()) {
+        match engine.space.allocate(order, StagedFolio { first: BerthIndex::new(0), order }.id()) {
             Ok(entry) => taken.push(entry),
             Err(_) => break,
         }
@@ -137,7 +138,10 @@ fn what_was_touched_at_random_leaves_in_single_pages_and_what_was_walked_through
         orders.dedup();
         orders
     };
-    let block = engine.table.block_or_insert(parts(0, &[1])[0].piece, engine.arena).unwrap();
+    let block = engine
+        .table
+        .block_or_insert(BlockAddr::containing(parts(0, &[1])[0].piece.raw()), engine.arena)
+        .unwrap();
     assert_eq!(out(&[u16::MAX; 16]), [8], "nothing is known of it");
     for page in (0..10).map(|number| number * number * 5 % 511) {
         block.history.remember(page, page + 1, 0);

@@ -7,6 +7,7 @@ use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::test_memory::{attach_file, map, moving_engine};
+use crate::units::{BlockAddr, PageAddr};
 use folioswap_group::protocol::Lost;
 use folioswap_slots::{FolioId, Order};
 use std::os::fd::AsRawFd;
@@ -27,7 +28,10 @@ fn what_is_lost_before_its_word_says_that_it_is_stored_is_given_up_once() {
     engine.descriptors.control.store(control.as_raw_fd(), Relaxed);
     let address = map(PAGE);
     engine.register_pieces(address, address + PAGE);
-    let (block, index) = (engine.table.block_or_insert(address, engine.arena).unwrap(), page_index(address));
+    let (block, index) = (
+        engine.table.block_or_insert(BlockAddr::containing(address), engine.arena).unwrap(),
+        PageAddr::containing(address).index(),
+    );
     engine.space.reserve_frames().unwrap();
     let entry = engine.space.allocate(Order::ZERO, FolioId(0)).unwrap();
     let contents = Aligned([0x5a; PAGE]);
@@ -39,7 +43,13 @@ fn what_is_lost_before_its_word_says_that_it_is_stored_is_given_up_once() {
     engine.note_gone(1);
     engine.space.leave_cache(entry, 1, engine.workingset.shadow());
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    handler.serve(Fault { address, access: Access::Read, thread: 0, attempt: Attempt::First, since_ns: 0 });
+    handler.serve(Fault {
+        page: PageAddr::containing(address),
+        access: Access::Read,
+        thread: 0,
+        attempt: Attempt::First,
+        since_ns: 0,
+    });
     assert!(!engine.say_stored(Some(block), index, entry), "nobody has it any more");
     assert_eq!(block.word(index), PageWord::PRESENT);
     let (told, _) = link::receive(supervisor.as_raw_fd()).unwrap();

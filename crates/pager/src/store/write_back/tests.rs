@@ -7,7 +7,7 @@ use crate::staging::candidates::Candidates;
 use crate::staging::row::Row;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
-use crate::units::PIECE;
+use crate::units::{BlockAddr, PIECE, PageAddr, PieceAddr};
 use folioswap_devices::zstd::Decoder;
 use folioswap_group::devices::{DeviceDescription, DeviceIo};
 use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
@@ -64,9 +64,11 @@ fn take_out(engine: &Engine) -> usize {
     }
     for number in 0..FOLIOS {
         let piece = start + number * PIECE;
-        engine.table.block_or_insert(piece, engine.arena).unwrap();
-        let done =
-            ring_turn(engine).isolate_row(&Row::of(piece, Candidates { written: wanted(number), clean: 0 }));
+        engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).unwrap();
+        let done = ring_turn(engine).isolate_row(&Row::of(
+            PieceAddr::containing(piece),
+            Candidates { written: wanted(number), clean: 0 },
+        ));
         assert_eq!(done[0].moved, wanted(number), "{done:?}");
     }
     start
@@ -85,7 +87,12 @@ fn pages_out() -> usize {
 }
 
 fn state(engine: &Engine, start: usize, page: usize) -> PageState {
-    engine.table.block(start + page * PAGE).unwrap().word(page_index(start + page * PAGE)).state()
+    engine
+        .table
+        .block(BlockAddr::containing(start + page * PAGE))
+        .unwrap()
+        .word(PageAddr::containing(start + page * PAGE).index())
+        .state()
 }
 
 /// A receiver of the messages about failures.
@@ -125,7 +132,8 @@ fn check_and_free(engine: &Engine, start: usize, touched: &[usize]) {
 
 /// Takes back a page that waits in staging, as the handler does when it is touched.
 fn touch(engine: &Engine, address: usize) {
-    let (block, index) = (engine.table.block(address).unwrap(), page_index(address));
+    let (block, index) =
+        (engine.table.block(BlockAddr::containing(address)).unwrap(), PageAddr::containing(address).index());
     block.set(index, block.word(index).claim().and_then(PageWord::returned).expect("it waits"));
     engine.note_returned(1);
 }
