@@ -84,6 +84,26 @@ tests() { # NAME COMMAND...: runs test binaries and adds their sums
     fi
 }
 
+# Everything is built once. Each later command selects the whole workspace too, so cargo gives every crate the same features
+# again: a selection of packages would build hundreds of crates once more, and the agent with them.
+built=(--lib --bins --tests --examples)
+CARGO_SELECT="--manifest-path $PWD/Cargo.toml --workspace ${built[*]}" # for the Makefile of the C library
+export CARGO_SELECT
+test_targets() { # DIRECTORY...: the names of cargo's test targets in them
+    local directory file
+    for directory; do
+        for file in "$directory"/*.rs "$directory"/*/main.rs; do
+            [ ! -e "$file" ] || basename "${file%/main.rs}" .rs
+        done
+    done | sort -u
+}
+tests_of_crates() { # the names of all test targets but those of the acceptance tests
+    local directory
+    for directory in crates/*/tests; do
+        [ "$directory" = crates/acceptance/tests ] || test_targets "$directory"
+    done | sort -u
+}
+
 install() { # installs the programs that the tests run
     local wanted=() command package pair
     for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
@@ -163,8 +183,11 @@ checks() {
 }
 
 unit() {
+    local names=()
+    mapfile -t names < <(tests_of_crates)
     # The short form of the models of slots (loom and shuttle) is among these tests.
-    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --exclude folioswap-acceptance
+    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib --bins "${names[@]/#/--test=}"
+    tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
     without_system
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
@@ -230,9 +253,8 @@ python() {
         failed=$((failed + 1))
         failures+=("building the Python package")
     else
-        # Processes share memory by name in a mount.
-        cargo build --release -q -p folioswap-cli || failures+=("building the command")
         say "tests of the Python package"
+        # Processes share memory by name in a mount, so the tests need the command.
         (cd python/tests && FOLIOSWAP_BIN=$(realpath "../../${CARGO_TARGET_DIR:-target}/release/folioswap" 2>/dev/null || true) timeout 300 "$python" -m pytest -q -rs --tb=short -p no:cacheprovider -o faulthandler_timeout=100 .) 2>&1 |
             tee "$logs/tests"
         status=${PIPESTATUS[0]}
@@ -249,27 +271,27 @@ python() {
 }
 
 acceptance() {
-    check "the demonstration of the README" bash scripts/demo.sh
+    local first=() second=() name
+    check "the demonstration of the README" env FOLIOSWAP_BUILT=1 bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
     # The tests run in two lanes of about the same length. The first judges output and peak memory alone, and leaves much of
     # a processor idle.
+    while read -r name; do
+        case $name in
+            # bench changes the settings of huge pages, on which orders relies: both are in one lane.
+            advice | bench | exec | exec_forms | forks | orders | real_programs | recompression | trace) first+=("--test=$name") ;;
+            *) second+=("--test=$name") ;;
+        esac
+    done < <(test_targets crates/acceptance/tests)
+    name=$(comm -12 <(test_targets crates/acceptance/tests) <(tests_of_crates) | xargs)
+    [ -z "$name" ] || { failed=$((failed + 1)) && failures+=("acceptance tests with the name of another crate's test: $name"); }
     tests "acceptance: real programs and hard cases under a limit" bash -c '
         export RUST_TEST_THREADS=1
-        run() { cargo test --release --no-fail-fast -p folioswap-acceptance "$@" -- --nocapture 2>&1; }
-        cargo test --release -p folioswap-acceptance --no-run || exit
-        first=() second=()
-        for file in crates/acceptance/tests/*.rs crates/acceptance/tests/*/main.rs; do
-            name=$(basename "${file%/main.rs}" .rs)
-            case $name in
-                # bench changes the settings of huge pages, on which orders relies: both are in one lane.
-                advice | bench | exec | exec_forms | forks | orders | real_programs | recompression | trace) first+=(--test "$name") ;;
-                *) second+=(--test "$name") ;;
-            esac
-        done
-        run "${first[@]}" >"$0" & lane=$!
-        run --lib --bins "${second[@]}"; status=$?
-        wait "$lane" || status=$?
-        cat "$0"; exit "$status"' "$logs/lane"
+        lane() { cargo test --release --no-fail-fast --workspace "$@" -- --nocapture 2>&1; }
+        lane $1 >"$0" & first=$!
+        lane $2; status=$?
+        wait "$first" || status=$?
+        cat "$0"; exit "$status"' "$logs/lane" "${first[*]}" "${second[*]}"
 }
 
 if [ "$what" = msrv ]; then
@@ -280,7 +302,7 @@ if [ "$what" = msrv ]; then
 fi
 install
 say "building"
-if ! cargo build --release --workspace; then
+if ! cargo build --release --workspace "${built[@]}"; then
     echo "the build failed"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
