@@ -51,7 +51,7 @@ __all__ = [
     "will_need",
     "zeros",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The open limits of this process, the latest last; and the limit of the context's innermost `with`.
 _open: list[limit] = []
