@@ -10,7 +10,7 @@ use std::{fs, io::Read, path::Path, time::Duration};
 /// The fields of `/proc/PID/status` that the census needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The name of the program (comm).
+    /// The name of the program (comm), [`printable`].
     pub name: String,
     /// The state, one letter: R, S, D, T, Z, ...
     pub state: char,
@@ -22,7 +22,49 @@ pub struct Status {
 
 /// Reads the status of a process; `None` when the process is gone.
 pub fn status(pid: u32) -> Option<Status> {
-    parse_status(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    parse_status(&text_of(pid, "status")?)
+}
+
+/// The name of a process for a message; a question mark when the process is gone.
+pub fn name(pid: u32) -> String {
+    status(pid).map_or_else(|| "?".to_owned(), |status| status.name)
+}
+
+/// The process of a thread, and the user that it really belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The id of the process.
+    pub process: u32,
+    /// The real user id.
+    pub user: u32,
+}
+
+/// Reads whose thread this is; `None` when the thread is gone.
+pub fn identity(thread: u32) -> Option<Identity> {
+    parse_identity(&text_of(thread, "status")?)
+}
+
+fn parse_identity(text: &str) -> Option<Identity> {
+    // The kernel escapes the line ends of a name, so the first line with a key is the field.
+    let field = |key: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+        value.split_whitespace().next()?.parse().ok()
+    };
+    Some(Identity { process: field("Tgid:")?, user: field("Uid:")? })
+}
+
+/// The text of a file of `/proc/PID`. A process may give itself a name that is not UTF-8; the rest
+/// is as readable as ever.
+fn text_of(pid: u32, file: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A name that a process chose, for a message: control characters, which would command the user's
+/// terminal, are shown by their codes.
+pub fn printable(name: &str) -> String {
+    let shown = |c: char| if c.is_control() { format!("\\x{:02x}", u32::from(c)) } else { c.to_string() };
+    name.chars().map(shown).collect()
 }
 
 /// The resident anonymous bytes of a process; pages that it shares with relatives after a fork
@@ -41,7 +83,7 @@ fn parse_status(text: &str) -> Option<Status> {
     for line in text.lines() {
         let (key, value) = line.split_once(':')?;
         match key {
-            "Name" => status.name = value.trim().to_owned(),
+            "Name" => status.name = printable(value.trim()),
             "State" => status.state = value.trim().chars().next().unwrap_or('?'),
             "RssAnon" => status.anonymous = kilobytes(value),
             "RssShmem" => status.shared = kilobytes(value),
@@ -53,7 +95,7 @@ fn parse_status(text: &str) -> Option<Status> {
 
 /// The state letter and the parent of a process; `None` when the process is gone.
 pub fn state_and_parent(pid: u32) -> Option<(char, u32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = text_of(pid, "stat")?;
     // comm may hold any character, parentheses and blanks included: the fields begin after the last
     // parenthesis.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();

@@ -17,7 +17,7 @@ impl Supervisor {
     /// Ends the group because the member `pid` cannot keep the limit, for the reason that its
     /// message states.
     pub(super) fn out_of_memory(&mut self, pid: u32, words: [u64; 3]) -> ! {
-        let name = proc::status(pid).map_or_else(|| "?".to_owned(), |status| status.name);
+        let name = proc::name(pid);
         let limit = size::show(self.settings.limit);
         let [reason, has, needed] = words;
         let ended = "ended CMD and everything that it started";

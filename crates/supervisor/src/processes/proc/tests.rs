@@ -9,6 +9,42 @@ fn status_is_read() {
 }
 
 #[test]
+fn what_a_name_would_tell_a_terminal_is_shown_and_not_done() {
+    assert_eq!(printable("\u{1b}[31mX\u{7}\u{9b}\u{7f}"), "\\x1b[31mX\\x07\\x9b\\x7f");
+    assert_eq!(printable("my (odd) prog \u{e4}\u{fffd}"), "my (odd) prog \u{e4}\u{fffd}");
+    let text = "Name:\t\u{1b}[2J\nState:\tR (running)\n";
+    assert_eq!(parse_status(text).expect("parsed").name, "\\x1b[2J");
+}
+
+#[test]
+fn the_owner_of_a_thread_is_read() {
+    let text = "Name:\tUid:\t7\nTgid:\t12\nPid:\t13\nUid:\t1000\t0\t0\t0\n";
+    assert_eq!(parse_identity(text), Some(Identity { process: 12, user: 1000 }));
+    let me = std::process::id();
+    let thread = std::thread::spawn(|| identity(rustix::thread::gettid().as_raw_pid() as u32));
+    assert_eq!(thread.join().expect("joined").expect("alive").process, me);
+}
+
+/// A process whose name is no text descends from its parents, and takes memory, all the same.
+#[test]
+fn a_name_that_is_no_text_hides_nothing() {
+    let script = "printf '\\377x' > /proc/$$/comm; echo; read line";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let mut line = [0];
+    child.stdout.take().expect("piped").read_exact(&mut line).expect("it has its name");
+    let found = status(child.id()).expect("alive");
+    assert_eq!((found.name.as_str(), found.anonymous > 0), ("\u{fffd}x", true));
+    assert!(descends_from(child.id(), std::process::id()));
+    child.kill().expect("killed");
+    child.wait().expect("waited");
+}
+
+#[test]
 fn both_walks_find_a_grandchild() {
     let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().expect("sh");
     let until = std::time::Instant::now() + Duration::from_secs(10);
