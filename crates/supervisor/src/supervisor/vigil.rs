@@ -82,6 +82,10 @@ fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
         let faulting = Faulting::unpack(segment.header.faulting.load(Relaxed));
         if watched != Some(faulting) {
             watched = Some(faulting);
+            // A member wrote this word, so its parts may be anything.
+            if faulting.cpu as usize >= CpuSet::MAX_CPU {
+                return Ended::Quiet;
+            }
             let mut elsewhere = *everywhere;
             elsewhere.unset(faulting.cpu as usize);
             if sched_setaffinity(None, &elsewhere).is_err() {

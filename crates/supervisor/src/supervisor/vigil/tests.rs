@@ -47,3 +47,17 @@ fn where_somebody_faults_is_one_word() {
     let faulting = Faulting { member: 4095, cpu: u32::MAX };
     assert_eq!(Faulting::unpack(faulting.pack()), faulting);
 }
+
+/// Members write the word, and a hostile one writes anything.
+#[test]
+fn a_cpu_or_a_member_that_cannot_be_is_passed_over() {
+    let file = SegmentFile::create().unwrap();
+    let segment = &file.mapped;
+    segment.initialise(1, 1 << 30, Scope::Total, []);
+    let everywhere = sched_getaffinity(None).unwrap();
+    for (member, cpu) in [(0, CpuSet::MAX_CPU as u32), (0, u32::MAX), (u32::MAX, 0)] {
+        let faulting = Faulting { member, cpu };
+        segment.header.faulting.store(faulting.pack(), Relaxed);
+        assert_eq!(watch(segment, &everywhere), Ended::Quiet);
+    }
+}
