@@ -5,149 +5,23 @@ mod supervisor_support;
 
 use folioswap_group::{
     counters::{Counter, Gauge},
-    protocol::{Ending, GROUP_VARIABLE, Kind, Message, Note, OutOfMemory, Refusal, welcome},
-    segment::Segment,
+    protocol::{Ending, Kind, Message, Note, OutOfMemory, Refusal},
 };
-use folioswap_supervisor::ipc::wire::{self, Received};
+use folioswap_supervisor::ipc::wire;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    mm::{MapFlags, ProtFlags, mmap},
-    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    fd::{AsRawFd, OwnedFd},
+    mm::{MapFlags, ProtFlags},
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
-use supervisor_support::{Run, kill, wait_until};
-
-/// A fake member.
-struct Member {
-    socket: OwnedFd,
-    segment: &'static Segment,
-    id: u64,
-    userfault: Option<OwnedFd>,
-}
-
-/// The bit of the built-in file: device 1, behind the compressed store.
-const BUILT_IN_FILE: u64 = 1 << 1;
-
-fn connect() -> OwnedFd {
-    wire::connect_to(&std::env::var(GROUP_VARIABLE).expect("in a group")).expect("the group's socket")
-}
-
-fn answer(socket: &OwnedFd) -> Received {
-    wire::receive(socket).expect("received").expect("an answer")
-}
-
-fn map(fd: &OwnedFd) -> &'static Segment {
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: maps the whole sealed segment, which stays mapped; it consists of atomics.
-    unsafe {
-        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)
-            .expect("mmap")
-            .cast::<Segment>()
-    }
-}
-
-impl Member {
-    fn join() -> Self {
-        let socket = connect();
-        wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
-        Self::welcomed(socket)
-    }
-
-    fn welcomed(socket: OwnedFd) -> Self {
-        let got = answer(&socket);
-        assert_eq!(got.message.kind(), Some(Kind::Welcome));
-        let flags = got.message.words[1];
-        let mut descriptors = got.descriptors.into_iter();
-        let segment = map(&descriptors.next().expect("the segment"));
-        segment.check().expect("of this version");
-        for _ in 0..got.message.words[2].count_ones() {
-            descriptors.next().expect("a device");
-        }
-        let userfault =
-            (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
-        Member { socket, segment, id: got.message.words[0], userfault }
-    }
-
-    fn say(&self, message: &Message, descriptors: &[&OwnedFd]) {
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        wire::send(&self.socket, message, &descriptors).expect("sent");
-    }
-
-    fn want(&self, count: u64) -> Vec<u32> {
-        self.say(&Message::new(Kind::WantClusters, [count, BUILT_IN_FILE, 0]), &[]);
-        let got = answer(&self.socket).message;
-        assert_eq!((got.kind(), got.words[0] as usize), (Some(Kind::Clusters), got.clusters().len()));
-        got.clusters().to_vec()
-    }
-
-    fn owners(&self, cluster: usize) -> u32 {
-        self.segment.cluster_owners[cluster].load(Relaxed)
-    }
-}
-
-/// Forks; the child runs its part and exits with 0, or with 1 when it panics.
-fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child uses only what glibc makes safe after a fork (malloc) and system calls, and
-    // ends with _exit.
-    match unsafe { libc::fork() } {
-        0 => {
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends the process without the test harness's exit handlers.
-            unsafe { libc::_exit(i32::from(result.is_err())) }
-        }
-        pid => pid,
-    }
-}
-
-fn exit_status(pid: i32) -> i32 {
-    let mut status = 0;
-    // SAFETY: waits for a child of ours.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    status
-}
-
-fn pair() -> (OwnedFd, OwnedFd) {
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("socketpair")
-}
-
-/// Sends a descriptor, or only a mark when there is none.
-fn pass(socket: &OwnedFd, descriptor: Option<&OwnedFd>) {
-    let descriptors: Vec<_> = descriptor.into_iter().map(AsFd::as_fd).collect();
-    wire::send(socket, &Message::new(Kind::Note, [0; 3]), &descriptors).expect("passed");
-}
-
-fn take(socket: &OwnedFd) -> Option<OwnedFd> {
-    answer(socket).descriptors.pop()
-}
-
-/// A userfaultfd of this process, with thread ids; `memory` is registered for missing pages.
-fn userfault(memory: Option<u64>) -> OwnedFd {
-    // SAFETY: a new userfaultfd, its API handshake, and the registration of a mapping of the
-    // caller's.
-    unsafe {
-        let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
-        assert!(number >= 0, "userfaultfd");
-        let fd = OwnedFd::from_raw_fd(number);
-        let mut api = [0xAA_u64, 1 << 8, 0];
-        assert_eq!(libc::ioctl(number, 0xC018_AA3F, api.as_mut_ptr()), 0, "UFFDIO_API");
-        if let Some(address) = memory {
-            let mut register = [address, 4096_u64, 1, 0];
-            assert_eq!(libc::ioctl(fd.as_raw_fd(), 0xC020_AA00, register.as_mut_ptr()), 0, "UFFDIO_REGISTER");
-        }
-        fd
-    }
-}
-
-fn forked(token: u64) -> Message {
-    Message::new(Kind::Forked, [token, 0, 0])
-}
-
-fn hello(token: u64) -> OwnedFd {
-    let socket = connect();
-    wire::send(&socket, &Message::new(Kind::Hello, [token, 0, 0]), &[]).expect("sent");
-    socket
-}
+use supervisor_support::{
+    Run, kill,
+    members::{
+        Member, answer, connect, exit_status, fork, forked, hello, pair, pass, play, succeeds, take,
+        userfault,
+    },
+    wait_until,
+};
 
 /// Plays the role of `FAKE_MEMBER`; in an ordinary test run it does nothing.
 #[test]
@@ -171,21 +45,6 @@ fn fake_member() {
         "abandoned" => abandoned(),
         other => panic!("no role {other}"),
     }
-}
-
-fn play(role: &str, options: &[&str]) -> (Run, i32, String) {
-    let me = std::env::current_exe().expect("known");
-    let mut run = Run::new(options, &[me.to_str().expect("text"), "fake_member", "--exact", "--nocapture"]);
-    run.command.env("FAKE_MEMBER", role);
-    let (status, out, err) = run.output();
-    (run, status, if status == 101 { format!("{out}{err}") } else { err })
-}
-
-fn succeeds(role: &str, options: &[&str]) -> Run {
-    let (run, status, text) = play(role, options);
-    assert_eq!(status, 0, "{role}: {text}");
-    assert!(run.processes().is_empty());
-    run
 }
 
 fn clusters() {

@@ -2,6 +2,8 @@
 //! processes and files that it leaves.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod members;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -62,13 +64,7 @@ impl Run {
 
     /// The live processes of this run, front and supervisor included.
     pub fn processes(&self) -> Vec<u32> {
-        let wanted = format!("{MARK}={}", self.mark);
-        let marked = |pid: &u32| {
-            fs::read(format!("/proc/{pid}/environ"))
-                .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|entry| entry == wanted.as_bytes()))
-        };
-        let all = fs::read_dir("/proc").expect("proc").flatten();
-        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
+        processes_of(&self.mark)
     }
 
     /// Waits until no process of this run lives.
@@ -84,6 +80,17 @@ impl Drop for Run {
         }
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The live processes of the run with this mark, front and supervisor included.
+pub fn processes_of(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let marked = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|entry| entry == wanted.as_bytes()))
+    };
+    let all = fs::read_dir("/proc").expect("proc").flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
 }
 
 /// Waits up to 5 s until `reached` returns true.

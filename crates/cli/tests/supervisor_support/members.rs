@@ -1,0 +1,184 @@
+//! Fake members: CMD is the test program itself, which plays the role that `FAKE_MEMBER` names and
+//! speaks the control protocol as an agent does.
+
+use super::{Run, kill, processes_of};
+use folioswap_group::{
+    protocol::{GROUP_VARIABLE, Kind, Message, welcome},
+    segment::Segment,
+};
+use folioswap_supervisor::ipc::wire::{self, Received};
+use rustix::{
+    fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    mm::{MapFlags, ProtFlags, mmap},
+    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+};
+use std::{
+    process::Command,
+    sync::{atomic::Ordering::Relaxed, mpsc},
+    time::Duration,
+};
+
+/// The longest time that a role may take.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A fake member.
+pub struct Member {
+    pub socket: OwnedFd,
+    pub segment: &'static Segment,
+    pub id: u64,
+    pub userfault: Option<OwnedFd>,
+}
+
+/// The bit of the built-in file: device 1, behind the compressed store.
+pub const BUILT_IN_FILE: u64 = 1 << 1;
+
+pub fn connect() -> OwnedFd {
+    wire::connect_to(&std::env::var(GROUP_VARIABLE).expect("in a group")).expect("the group's socket")
+}
+
+pub fn answer(socket: &OwnedFd) -> Received {
+    wire::receive(socket).expect("received").expect("an answer")
+}
+
+pub fn map(fd: &OwnedFd) -> &'static Segment {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: maps the whole sealed segment, which stays mapped; it consists of atomics.
+    unsafe {
+        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)
+            .expect("mmap")
+            .cast::<Segment>()
+    }
+}
+
+impl Member {
+    pub fn join() -> Self {
+        let socket = connect();
+        wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
+        Self::welcomed(socket)
+    }
+
+    pub fn welcomed(socket: OwnedFd) -> Self {
+        let got = answer(&socket);
+        assert_eq!(got.message.kind(), Some(Kind::Welcome));
+        let flags = got.message.words[1];
+        let mut descriptors = got.descriptors.into_iter();
+        let segment = map(&descriptors.next().expect("the segment"));
+        segment.check().expect("of this version");
+        for _ in 0..got.message.words[2].count_ones() {
+            descriptors.next().expect("a device");
+        }
+        let userfault =
+            (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
+        Member { socket, segment, id: got.message.words[0], userfault }
+    }
+
+    pub fn say(&self, message: &Message, descriptors: &[&OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        wire::send(&self.socket, message, &descriptors).expect("sent");
+    }
+
+    pub fn want(&self, count: u64) -> Vec<u32> {
+        self.say(&Message::new(Kind::WantClusters, [count, BUILT_IN_FILE, 0]), &[]);
+        let got = answer(&self.socket).message;
+        assert_eq!((got.kind(), got.words[0] as usize), (Some(Kind::Clusters), got.clusters().len()));
+        got.clusters().to_vec()
+    }
+
+    pub fn owners(&self, cluster: usize) -> u32 {
+        self.segment.cluster_owners[cluster].load(Relaxed)
+    }
+}
+
+/// Forks; the child runs its part and exits with 0, or with 1 when it panics.
+pub fn fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child uses only what glibc makes safe after a fork (malloc) and system calls, and
+    // ends with _exit.
+    match unsafe { libc::fork() } {
+        0 => {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: ends the process without the test harness's exit handlers.
+            unsafe { libc::_exit(i32::from(result.is_err())) }
+        }
+        pid => pid,
+    }
+}
+
+pub fn exit_status(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for a child of ours.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    status
+}
+
+pub fn pair() -> (OwnedFd, OwnedFd) {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("socketpair")
+}
+
+/// Sends a descriptor, or only a mark when there is none.
+pub fn pass(socket: &OwnedFd, descriptor: Option<&OwnedFd>) {
+    let descriptors: Vec<_> = descriptor.into_iter().map(AsFd::as_fd).collect();
+    wire::send(socket, &Message::new(Kind::Note, [0; 3]), &descriptors).expect("passed");
+}
+
+pub fn take(socket: &OwnedFd) -> Option<OwnedFd> {
+    answer(socket).descriptors.pop()
+}
+
+/// A userfaultfd of this process, with thread ids; `memory` is registered for missing pages.
+pub fn userfault(memory: Option<u64>) -> OwnedFd {
+    // SAFETY: a new userfaultfd, its API handshake, and the registration of a mapping of the
+    // caller's.
+    unsafe {
+        let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
+        assert!(number >= 0, "userfaultfd");
+        let fd = OwnedFd::from_raw_fd(number);
+        let mut api = [0xAA_u64, 1 << 8, 0];
+        assert_eq!(libc::ioctl(number, 0xC018_AA3F, api.as_mut_ptr()), 0, "UFFDIO_API");
+        if let Some(address) = memory {
+            let mut register = [address, 4096_u64, 1, 0];
+            assert_eq!(libc::ioctl(fd.as_raw_fd(), 0xC020_AA00, register.as_mut_ptr()), 0, "UFFDIO_REGISTER");
+        }
+        fd
+    }
+}
+
+pub fn forked(token: u64) -> Message {
+    Message::new(Kind::Forked, [token, 0, 0])
+}
+
+pub fn hello(token: u64) -> OwnedFd {
+    let socket = connect();
+    wire::send(&socket, &Message::new(Kind::Hello, [token, 0, 0]), &[]).expect("sent");
+    socket
+}
+
+/// Plays a role as CMD; returns the run, its status and its messages. A run that does not end is
+/// killed after [`PATIENCE`].
+pub fn play(role: &str, options: &[&str]) -> (Run, i32, String) {
+    play_with(role, options, |_| {})
+}
+
+/// [`play`] with a command that `prepare` changes before it starts.
+pub fn play_with(role: &str, options: &[&str], prepare: impl FnOnce(&mut Command)) -> (Run, i32, String) {
+    let me = std::env::current_exe().expect("known");
+    let mut run = Run::new(options, &[me.to_str().expect("text"), "fake_member", "--exact", "--nocapture"]);
+    run.command.env("FAKE_MEMBER", role);
+    prepare(&mut run.command);
+    let ((ended, waits), mark) = (mpsc::channel::<()>(), run.mark.clone());
+    let watchdog = std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            processes_of(&mark).into_iter().for_each(|pid| kill(pid as i32, libc::SIGKILL));
+        }
+    });
+    let (status, out, err) = run.output();
+    drop(ended);
+    watchdog.join().expect("joined");
+    (run, status, if status == 101 { format!("{out}{err}") } else { err })
+}
+
+pub fn succeeds(role: &str, options: &[&str]) -> Run {
+    let (run, status, text) = play(role, options);
+    assert_eq!(status, 0, "{role}: {text}");
+    assert!(run.processes().is_empty());
+    run
+}
