@@ -9,11 +9,11 @@
 //!
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
-//! | member | `Hello` | fork token (0: none), abilities | |
+//! | member | `Hello` | [`ForkToken`] (0, 0: none), abilities | |
 //! | supervisor | `Welcome` | member id, flags, device bits | see below |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
-//! | member | `Forked` | fork token | userfaultfd of the child, whose `Hello` has the token |
+//! | member | `Forked` | [`ForkToken`] | userfaultfd of the child, whose `Hello` has the token |
 //! | member | `RawForked` | | userfaultfd of a child that its parent serves |
 //! | member | `WantClusters` | how many, device bits of the acceptable devices | |
 //! | supervisor | `Clusters` | how many (0: those devices are full), then their numbers | |
@@ -36,12 +36,21 @@
 //! `Swapon` is that of `--swap`; its names mean something in the working directory that it
 //! carries. "Same user" is any process of the user whose group it is.
 //!
+//! **Bounds.** A message that does not fit the role of its sender, or carries something else than
+//! the table says, closes the connection. So does one more than a process may have: the supervisor
+//! accepts 8 connections of a process that are not members, each of which must say something within
+//! 2 s; 16 userfaultfds of a connection's own; [`RAW_CHILDREN_MAX`] of children that it serves; and
+//! 64 children that have not said hello. `Note` is for members; a descendant that is none may say
+//! only [`Note::NoUserfault`] and [`Note::Ends`].
+//!
 //! Requests are answered in order; a member has at most one unanswered request. The sender of a
 //! swapoff keeps the connection until the swapoff has ended; if the connection ends before, the
 //! device is in use again.
 
+mod fork_token;
 mod reports;
 
+pub use fork_token::ForkToken;
 pub use reports::{Ending, Invariant, Lost, Note, OutOfMemory};
 
 use crate::devices::DEVICES_MAX;
@@ -53,6 +62,10 @@ pub const CLUSTERS_PER_MESSAGE: usize = 24;
 /// Most descriptors that one message carries: a segment, one for each device, a ring for a trace, a
 /// userfaultfd.
 pub const DESCRIPTORS_MAX: usize = 3 + DEVICES_MAX;
+
+/// Most children by bare clone(2) that one member serves at a time: `RawForked` more often closes
+/// its connection.
+pub const RAW_CHILDREN_MAX: usize = 64;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

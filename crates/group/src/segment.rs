@@ -177,10 +177,10 @@ pub struct Member {
     pub announced_bytes: AtomicU64,
     /// Resident managed bytes that the member could evict.
     pub evictable_bytes: AtomicU64,
-    /// Token of the fork whose child has its userfaultfd and asks to become independent. Written by
-    /// that child.
+    /// Sequence number of the fork whose child has its userfaultfd and asks to become independent.
+    /// Written by that child.
     pub fork_ack: AtomicU64,
-    /// Token of the fork whose child is independent: this member no longer serves it.
+    /// Sequence number of the fork whose child is independent: this member no longer serves it.
     pub fork_done: AtomicU64,
     /// Counters and gauges.
     pub figures: Figures,

@@ -60,17 +60,21 @@ pub enum Ending {
     TooMany = 5,
     /// The supervisor does not say where the process may write.
     NoClusters = 6,
+    /// The system gives no random bits, without which another process could take the memory of the
+    /// next forked child.
+    NoToken = 7,
 }
 
 impl Ending {
     /// All endings.
-    pub const ALL: [Ending; 6] = [
+    pub const ALL: [Ending; 7] = [
         Ending::NotJoined,
         Ending::NoTable,
         Ending::NotStored,
         Ending::NoAnswer,
         Ending::TooMany,
         Ending::NoClusters,
+        Ending::NoToken,
     ];
 
     /// The ending with this number.
@@ -90,6 +94,7 @@ impl core::fmt::Display for Ending {
                 "it changed more mappings during a fork, or made more children, than can be kept account of"
             }
             Ending::NoClusters => "it is not told where it may write",
+            Ending::NoToken => "the system gives it no random bits for its next fork",
         })
     }
 }

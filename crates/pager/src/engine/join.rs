@@ -31,7 +31,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let control = link::connect_to(&engine.membership.group_name[..engine.membership.group_name_length])?;
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
-    link::send(control, &Control::new(Kind::Hello, [token, 0, 0]), None)?;
+    link::send(control, &Control::new(Kind::Hello, token.message_words()), None)?;
     let (answer, came) = link::receive(control)?;
     if answer.kind() != Some(Kind::Welcome) {
         return Err(Errno::CONNREFUSED);
@@ -75,7 +75,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
-    if token != 0 {
+    if !token.is_none() {
         let userfault = userfault.ok_or(Errno::BADF)?;
         if !Userfault(userfault).is_own(descriptors.pagemap.load(Relaxed))? {
             engine.report_failure(Errno::XDEV);

@@ -4,11 +4,12 @@ use crate::engine::arena::Arena;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use folioswap_group::protocol::RAW_CHILDREN_MAX;
 use folioswap_policy::page_table::PageTable;
 
 /// The most such children at a time; one more ends the process with the supervisor's message,
 /// because it would read zeroes otherwise.
-pub(crate) const CHILDREN_MAX: usize = 64;
+pub(crate) const CHILDREN_MAX: usize = RAW_CHILDREN_MAX;
 
 /// The tables of such children, by number. The table of a child that is gone belongs to no
 /// child and has no stored page in it; it stays for the next child. The tables are the engine's, so

@@ -118,10 +118,13 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     if let Err(errno) = join(engine) {
         leave(engine, errno);
     }
+    if let Err(errno) = engine.fork.renew_token() {
+        leave(engine, errno);
+    }
     let buffers = Buffers::of(engine);
     let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
     let mut handler = Handler::new(engine, buffers);
-    if engine.fork.inherited_token() != 0 {
+    if !engine.fork.inherited_token().is_none() {
         handler.apply_inherited();
         // A thread that waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);

@@ -51,7 +51,7 @@ impl Handler {
                 fork.child_userfault.store(child, Relaxed);
                 fork.log.log_fork();
                 let control = self.engine.descriptors.control.load(Relaxed);
-                link::tell(control, Kind::Forked, [fork.token.load(Relaxed), 0, 0], Some(child));
+                link::tell(control, Kind::Forked, fork.token.load().message_words(), Some(child));
                 fork.gain_relative(self.engine);
                 // The forking thread may go on only from here: it might end this process at once.
                 fork.child_seen.store(1, Release);
@@ -157,9 +157,10 @@ impl Handler {
             }
             return;
         }
-        let (token, child) = (fork.token.load(Relaxed), Userfault(fork.child_userfault.load(Relaxed)));
-        if engine.member().fork_ack.load(Acquire) == token {
-            engine.member().fork_done.store(token, Release);
+        let sequence = u64::from(fork.sequence.load(Relaxed));
+        let child = Userfault(fork.child_userfault.load(Relaxed));
+        if engine.member().fork_ack.load(Acquire) == sequence {
+            engine.member().fork_done.store(sequence, Release);
             self.thaw();
             return;
         }
@@ -192,6 +193,10 @@ impl Handler {
             fork.log.clear();
         }
         fork.window.store(THAWED, Release);
+        if let Err(errno) = fork.renew_token() {
+            // With this fork's token the next child's memory could go to this fork's child.
+            engine.end(Ending::NoToken, Some(errno));
+        }
         fork.end(engine);
     }
 }

@@ -32,6 +32,7 @@ use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::sys;
 use crate::kernel::thread::{self, Descriptors};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_group::protocol::ForkToken;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -86,8 +87,7 @@ pub fn prepare(engine: &Engine) {
         fork.turn.set_freeze(Freeze::None);
     } else {
         fork.turn.set_freeze(Freeze::Opened);
-        let sequence = fork.sequence.fetch_add(1, Relaxed) + 1;
-        fork.token.store((sys::getpid() as u64) << 32 | sequence as u64, Relaxed);
+        fork.sequence.fetch_add(1, Relaxed);
         fork.log.clear();
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(FROZEN, Release);
@@ -141,7 +141,7 @@ pub unsafe fn child(engine: &'static Engine) {
     }
     engine.arena.bequeath_to(Heirs::Nobody);
     let inherits = !fork.is_thawed();
-    fork.inherited_token.store(if inherits { fork.token.load(Relaxed) } else { 0 }, Relaxed);
+    fork.inherited_token.store(if inherits { fork.token.load() } else { ForkToken::NONE });
     fork.inherited_from.store(engine.membership.member.load(Relaxed), Relaxed);
     fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
     fork.relatives.store(1, Relaxed);

@@ -96,6 +96,27 @@ pub fn close_range(first: u32, last: u32) {
     }
 }
 
+/// Returns 128 random bits that nobody can guess.
+///
+/// # Errors
+/// getrandom(2)'s: EPERM or ENOSYS under a filter that the program has installed.
+pub fn random() -> Result<[u64; 2], Errno> {
+    let mut words = [0u64; 2];
+    loop {
+        // SAFETY: the kernel writes at most the 16 bytes.
+        let got = unsafe {
+            syscall(raw::__NR_getrandom, [words.as_mut_ptr() as usize, size_of_val(&words), 0, 0, 0, 0])
+        };
+        match got {
+            Ok(bytes) if bytes == size_of_val(&words) => return Ok(words),
+            // Few bytes are never cut short once the kernel has randomness; before that a signal
+            // may interrupt the wait.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// Returns the calling thread's id.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.

@@ -1,6 +1,7 @@
 //! One connection to the group's socket.
 
 use crate::{clusters::bits::Bits, devices::networks::MemberLink, recording::MemberRing};
+use folioswap_group::protocol::ForkToken;
 use rustix::fd::OwnedFd;
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ pub enum Role {
     /// A forked child whose parent's `Forked` has not arrived yet.
     Waiting {
         /// The token that the child named.
-        token: u64,
+        token: ForkToken,
         /// The time since which its parent is no member any more, if so.
         parentless: Option<Instant>,
     },
@@ -61,7 +62,7 @@ pub enum Kinship {
 /// A forked child that has not said hello.
 pub struct PendingFork {
     /// The token that the child will name.
-    pub token: u64,
+    pub token: ForkToken,
     /// The userfaultfd of the child.
     pub userfault: OwnedFd,
     /// The clusters of the child: all that its parent owned at the fork.

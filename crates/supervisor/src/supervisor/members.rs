@@ -6,7 +6,7 @@ use super::{
     swapoff::Shortage,
 };
 use crate::{clusters::bits::Bits, ipc::wire, processes::proc, recording::Recording};
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Kind, Message, Refusal, welcome};
+use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, ForkToken, Kind, Message, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -106,14 +106,16 @@ impl Supervisor {
         match (kind, &connection.role, kinship) {
             (Kind::Query, Role::New, _) => self.answer(index),
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
-            (Kind::Hello, Role::New, Kinship::Descendant) => match message.words[0] {
-                0 => self.welcome(index, None),
+            (Kind::Hello, Role::New, Kinship::Descendant) => match ForkToken::of_message(message.words) {
+                ForkToken::NONE => self.welcome(index, None),
                 token => {
                     connection.role = Role::Waiting { token, parentless: None };
                     After::Keep
                 }
             },
-            (Kind::Hello, Role::New, Kinship::Stranger) if message.words[0] != 0 => {
+            (Kind::Hello, Role::New, Kinship::Stranger)
+                if !ForkToken::of_message(message.words).is_none() =>
+            {
                 let pid = connection.pid;
                 self.cannot_inherit(pid, "it is no descendant of this group's folioswap");
                 After::Close
@@ -136,7 +138,8 @@ impl Supervisor {
                     (Some(recording), Some(ring)) => Some(recording.forked(ring)),
                     _ => None,
                 };
-                self.pending.push(PendingFork { token: message.words[0], userfault, clusters, recorded });
+                let token = ForkToken::of_message(message.words);
+                self.pending.push(PendingFork { token, userfault, clusters, recorded });
                 After::Keep
             }
             (Kind::RawForked, Role::Member(_), _) => {

@@ -3,12 +3,17 @@
 use crate::engine::Engine;
 use crate::engine::arena::Heirs;
 use crate::engine::fork_state::log::EventLog;
+use crate::engine::fork_state::token::TokenCell;
 use crate::engine::fork_state::turn::ForkTurn;
 use crate::kernel::futex::{self, Lock, Sharing};
+use crate::kernel::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use folioswap_group::protocol::ForkToken;
+use rustix::io::Errno;
 
 mod log;
+mod token;
 
 pub(crate) mod turn;
 
@@ -31,10 +36,13 @@ pub(crate) struct ForkState {
     protection_wanted: AtomicU32,
     pub(crate) child_seen: AtomicU32,
     pub(crate) child_userfault: AtomicI32,
+    /// The number of the last fork in which swapped-out memory was inherited; those of the parents
+    /// count on in their children.
     pub(crate) sequence: AtomicU32,
-    pub(crate) token: AtomicU64,
+    /// The token of the next fork, or of the one that is under way; the handler makes it.
+    pub(crate) token: TokenCell,
     pub(crate) opened_ns: AtomicU64,
-    pub(crate) inherited_token: AtomicU64,
+    pub(crate) inherited_token: TokenCell,
     pub(crate) inherited_from: AtomicU32,
     pub(crate) inherited_pid: AtomicU32,
     pub(crate) log: EventLog,
@@ -87,19 +95,34 @@ impl ForkState {
     pub(crate) fn freezes(&self) -> u32 {
         self.sequence.load(Relaxed)
     }
-    /// The token by which the supervisor knows this child; 0 if it inherited nothing.
-    pub(crate) fn inherited_token(&self) -> u64 {
-        self.inherited_token.load(Acquire)
+    /// The token by which the supervisor knows this child; none if it inherited nothing.
+    pub(crate) fn inherited_token(&self) -> ForkToken {
+        self.inherited_token.load()
+    }
+
+    /// Makes the token of the next fork. Called by the handler while no fork is under way: the
+    /// program's own threads may be under a filter that forbids them to ask for random bits.
+    ///
+    /// # Errors
+    /// getrandom(2)'s.
+    pub(crate) fn renew_token(&self) -> Result<(), Errno> {
+        self.token.store(ForkToken::from_random(sys::random()?));
+        Ok(())
     }
 
     /// Asks the parent to stop serving this child, which has its userfaultfd now, and waits until
     /// the parent did or is gone; then the engine belongs to this process alone.
     pub(crate) fn take_over(&self, engine: &Engine) {
         let parent = &engine.segment().members[self.inherited_from.load(Relaxed) as usize];
-        let (token, pid) = (self.inherited_token(), self.inherited_pid.load(Relaxed));
-        parent.fork_ack.store(token, Release);
-        // Tokens of one parent ascend: the parent may have finished a later fork before we look.
-        while parent.fork_done.load(Acquire) < token && parent.is_live() && parent.pid.load(Relaxed) == pid {
+        let pid = self.inherited_pid.load(Relaxed);
+        // Our copy of the number is that of our own fork until we fork ourselves, which waits until
+        // we are on our own.
+        let sequence = u64::from(self.sequence.load(Relaxed));
+        parent.fork_ack.store(sequence, Release);
+        // The numbers of one parent ascend: the parent may have finished a later fork before we
+        // look.
+        while parent.fork_done.load(Acquire) < sequence && parent.is_live() && parent.pid.load(Relaxed) == pid
+        {
             rustix::thread::sched_yield();
         }
     }
