@@ -48,6 +48,15 @@ pub enum Invalid {
     },
 }
 
+/// Whether an error of a slot is news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotError {
+    /// No error of this slot was known.
+    New,
+    /// An error of this slot was known already, so the device has not failed once more.
+    Known,
+}
+
 /// The shared devices and the owners of their clusters.
 pub struct Clusters {
     /// The clusters of each device, by device number; `None` for a device without clusters.
@@ -61,6 +70,8 @@ pub struct Clusters {
     owners: Vec<u32>,
     /// Devices, by number, that failed to reserve a cluster for another reason than being full.
     failures: Vec<(usize, Errno)>,
+    /// Slots, by the numbers of the group, of which an error was reported.
+    bad_slots: Bits,
 }
 
 impl Clusters {
@@ -68,7 +79,13 @@ impl Clusters {
     pub fn new(devices: Vec<(DeviceDescription, Option<SharedDevice>)>) -> Self {
         let area = |(description, device): (_, Option<_>)| Some(Area::new(device?, description));
         let areas: Vec<_> = devices.into_iter().map(area).collect();
-        Clusters { rotation: (0..areas.len()).collect(), areas, owners: Vec::new(), failures: Vec::new() }
+        Clusters {
+            rotation: (0..areas.len()).collect(),
+            areas,
+            owners: Vec::new(),
+            failures: Vec::new(),
+            bad_slots: Bits::default(),
+        }
     }
 
     /// The files that members get, in the order of the device numbers.
@@ -216,13 +233,29 @@ impl Clusters {
         self.area_of(number).map(|(device, area)| (device, slot - u64::from(area.first) * CLUSTER_SLOTS))
     }
 
+    /// Whether this owner holds the cluster of a slot.
+    pub fn owns(owner: &Bits, slot: u64) -> bool {
+        u32::try_from(slot / CLUSTER_SLOTS).is_ok_and(|number| owner.contains(number))
+    }
+
+    /// Notes an error of a slot that lies on a device. The cost is a bit for each slot up to the
+    /// highest one with an error.
+    pub fn note_error(&mut self, slot: u64) -> SlotError {
+        match u32::try_from(slot) {
+            Ok(slot) if !self.bad_slots.insert(slot) => SlotError::Known,
+            // Slots beyond 16 TiB are counted each time.
+            _ => SlotError::New,
+        }
+    }
+
     /// Withdraws the cluster of a slot in which a write failed: its owners keep it, and nobody else
-    /// gets it.
-    pub fn retire(&mut self, slot: u64) {
+    /// gets it. Notes the error of the slot.
+    pub fn retire(&mut self, slot: u64) -> SlotError {
         let number = (slot / CLUSTER_SLOTS) as u32;
         if let Some(area) = self.areas.iter_mut().flatten().find(|area| area.holds(number)) {
             area.retire(number - area.first);
         }
+        self.note_error(slot)
     }
 
     /// Gives the blocks of free clusters back to the file systems.

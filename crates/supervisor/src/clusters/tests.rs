@@ -147,7 +147,12 @@ fn a_header_is_nobodys_and_what_failed_goes_to_nobody_else() {
     assert!(segment.mapped.devices[0].is_full());
     assert_eq!(clusters.locate(10 * CLUSTER_SLOTS + 3), Some((0, 2 * CLUSTER_SLOTS + 3)));
     assert_eq!(clusters.locate(12 * CLUSTER_SLOTS), None);
-    clusters.retire(10 * CLUSTER_SLOTS + 3);
+    let slot = 10 * CLUSTER_SLOTS + 3;
+    assert_eq!(clusters.retire(slot), SlotError::New);
+    assert_eq!((clusters.retire(slot), clusters.note_error(slot)), (SlotError::Known, SlotError::Known));
+    assert_eq!(clusters.note_error(slot + 1), SlotError::New);
+    assert!(Clusters::owns(&owner, slot) && !Clusters::owns(&owner, 12 * CLUSTER_SLOTS));
+    assert!(!Clusters::owns(&owner, u64::MAX));
     assert_eq!(clusters.validate(std::iter::once(&owner)), Ok(()), "its owner has it still");
     clusters.drop_all(&segment.mapped, &owner);
     assert_eq!(clusters.validate(std::iter::empty()), Ok(()));

@@ -1,8 +1,8 @@
 //! Failures of devices: each is named and counted, and a device that fails too often leaves the
 //! rotation.
 
-use super::Supervisor;
-use crate::clusters::is_full;
+use super::{Supervisor, members::After};
+use crate::clusters::{Clusters, SlotError, is_full};
 use folioswap_group::{
     devices::{DeviceKind, ERRORS_MAX},
     protocol::{Ending, Invariant, Lost, Note},
@@ -28,12 +28,18 @@ enum Absence {
 }
 
 impl Supervisor {
-    /// Takes a note of the member `pid` on itself or on a device.
-    pub(super) fn note(&mut self, pid: u32, [note, first, second]: [u64; 3]) {
-        match Note::from_number(note) {
+    /// Takes a note of a process on itself or on a device. One that is no member has neither pages
+    /// nor clusters: only its reasons for not being one are believed.
+    pub(super) fn note(&mut self, index: usize, [note, first, second]: [u64; 3]) -> After {
+        let connection = &self.connections[index];
+        let (pid, note) = (connection.pid, Note::from_number(note));
+        if !connection.is_member() && !matches!(note, Some(Note::NoUserfault | Note::Ends)) {
+            return After::Close;
+        }
+        match note {
             Some(Note::NoUserfault) => self.census.cannot_have_userfault(pid),
-            Some(Note::Poisoned) => self.page_lost(pid, first, Lost::unpack(second)),
-            Some(Note::WriteFailed) => self.write_failed(first, second as i32),
+            Some(Note::Poisoned) => self.page_lost(index, first, Lost::unpack(second)),
+            Some(Note::WriteFailed) => self.write_failed(index, first, second as i32),
             Some(Note::Violation) => {
                 let what = Invariant::from_number(first)
                     .map_or_else(|| first.to_string(), |invariant| format!("{invariant:?}"));
@@ -50,10 +56,12 @@ impl Supervisor {
             }
             None => {}
         }
+        After::Keep
     }
 
     /// Reports and counts a page whose bytes are lost; its process has poisoned it.
-    pub(super) fn page_lost(&mut self, pid: u32, address: u64, lost: Lost) {
+    fn page_lost(&mut self, index: usize, address: u64, lost: Lost) {
+        let pid = self.connections[index].pid;
         self.pages_lost += 1;
         if self.pages_lost > NAMED {
             if self.pages_lost == NAMED + 1 {
@@ -61,9 +69,7 @@ impl Supervisor {
                     "folioswap: more pages are lost; they are counted (pages_poisoned) and no longer named\n",
                 );
             }
-            if let Some((device, _)) = lost.slot().and_then(|slot| self.clusters.locate(slot)) {
-                self.count_lost(device, lost);
-            }
+            self.count_lost(index, lost);
             return;
         }
         let page = format!("folioswap: process {pid}: its page at {address:#x} is lost");
@@ -84,12 +90,16 @@ impl Supervisor {
         };
         let name = self.device_name(device).display().to_string();
         self.say(&format!("{page}: {name} {what} (slot {within}); {then}\n"));
-        self.count_lost(device, lost);
+        self.count_lost(index, lost);
     }
 
-    /// Reports and counts a refused write. The pages went elsewhere, or stay in memory.
-    pub(super) fn write_failed(&mut self, slot: u64, errno: i32) {
+    /// Reports and counts a refused write in a slot that the member owns. The pages went elsewhere,
+    /// or stay in memory.
+    fn write_failed(&mut self, index: usize, slot: u64, errno: i32) {
         let Some((device, within)) = self.clusters.locate(slot) else { return };
+        if !Clusters::owns(&self.connections[index].clusters, slot) {
+            return;
+        }
         let (name, error) =
             (self.device_name(device).display().to_string(), io::Error::from_raw_os_error(errno));
         if is_full(Errno::from_raw_os_error(errno)) {
@@ -104,11 +114,16 @@ impl Supervisor {
         match self.absence(device, Errno::from_raw_os_error(errno)) {
             // The connection itself reports when it is lost and when it is back.
             Some(Absence::NotAsked) => return,
-            Some(Absence::Unanswered) => return self.clusters.retire(slot),
+            Some(Absence::Unanswered) => {
+                self.clusters.retire(slot);
+                return;
+            }
             Some(Absence::Replaced) => return self.fail(device),
             None => {}
         }
-        self.clusters.retire(slot);
+        if self.clusters.retire(slot) == SlotError::Known {
+            return;
+        }
         if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
             self.say(&format!(
                 "folioswap: {name} refused a write: {error} (slot {within}); the slot is used no more, nothing is lost\n"
@@ -130,8 +145,14 @@ impl Supervisor {
         }
     }
 
-    /// Counts a lost page as an error of its device, unless its server is only away.
-    fn count_lost(&mut self, device: usize, lost: Lost) {
+    /// Counts a lost page as an error of its device, unless its server is only away, the process
+    /// does not own the slot, or the slot was counted before.
+    fn count_lost(&mut self, index: usize, lost: Lost) {
+        let Some(slot) = lost.slot() else { return };
+        let Some((device, _)) = self.clusters.locate(slot) else { return };
+        if !Clusters::owns(&self.connections[index].clusters, slot) {
+            return;
+        }
         let absence = match lost {
             Lost::Unreadable { errno, .. } => {
                 self.absence(device, Errno::from_raw_os_error(i32::from(errno)))
@@ -139,6 +160,7 @@ impl Supervisor {
             _ => None,
         };
         match absence {
+            None if self.clusters.note_error(slot) == SlotError::Known => {}
             None => self.count_error(device),
             Some(Absence::Replaced) => self.fail(device),
             Some(Absence::NotAsked | Absence::Unanswered) => {}

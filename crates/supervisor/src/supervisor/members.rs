@@ -122,11 +122,7 @@ impl Supervisor {
             }
             (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
-            (Kind::Note, _, Kinship::Descendant) => {
-                let pid = connection.pid;
-                self.note(pid, message.words);
-                After::Keep
-            }
+            (Kind::Note, _, Kinship::Descendant) => self.note(index, message.words),
             (Kind::HoldUserfault, Role::Member(_), _) => {
                 connection.userfaults.extend(descriptors);
                 After::Keep
