@@ -1,11 +1,12 @@
-//! The processes of a group: their start, the tree that they form, memory without a pager, and
-//! their end.
+//! The processes of a group: their start, the tree that they form, the one at the other end of a
+//! connection, memory without a pager, and their end.
 
 pub mod census;
 pub mod descriptors;
 mod elf;
 pub mod limits;
 pub(crate) mod orphans;
+pub mod peer;
 pub mod proc;
 pub mod program;
 pub mod signals;

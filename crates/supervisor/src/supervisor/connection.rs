@@ -1,8 +1,13 @@
 //! One connection to the group's socket.
 
-use crate::{clusters::bits::Bits, devices::networks::MemberLink, recording::MemberRing};
+use crate::{
+    clusters::bits::Bits,
+    devices::networks::MemberLink,
+    processes::{orphans::Sender, userfault::Userfault},
+    recording::MemberRing,
+};
 use folioswap_group::protocol::ForkToken;
-use rustix::fd::OwnedFd;
+use rustix::{fd::OwnedFd, process::Uid};
 use std::time::Instant;
 
 /// The role of the process at the other end.
@@ -33,21 +38,42 @@ pub struct Connection {
     pub serial: u64,
     /// The process that connected.
     pub pid: u32,
+    /// The effective user of that process when it connected.
+    pub user: Uid,
     /// A pidfd, readable when that process has ended: another process may hold a copy of the
     /// socket's other end.
-    pub process: Option<OwnedFd>,
+    pub process: OwnedFd,
     /// How the process is related to us; only a descendant may become a member.
     pub kinship: Kinship,
     /// The role of the process.
     pub role: Role,
+    /// Since when it has been connected without a word; `None` once it has said something.
+    pub silent_since: Option<Instant>,
     /// The clusters of shared devices that it owns.
     pub clusters: Bits,
     /// Duplicates of its userfaultfds.
-    pub userfaults: Vec<OwnedFd>,
+    pub userfaults: Vec<Userfault>,
     /// The ring in which its allocations and frees arrive, with `--trace`.
     pub ring: Option<MemberRing>,
     /// The links by which it reaches network devices.
     pub links: Vec<MemberLink>,
+}
+
+impl Connection {
+    /// The process, as the sender of userfaultfds.
+    pub fn sender(&self) -> Sender {
+        Sender { pid: self.pid, user: self.user }
+    }
+
+    /// Whether the other end is a member.
+    pub fn is_member(&self) -> bool {
+        matches!(self.role, Role::Member(_))
+    }
+
+    /// Whether the other end is a child that waits for its parent's `Forked`.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.role, Role::Waiting { .. })
+    }
 }
 
 /// How the process behind a connection is related to the supervisor.
@@ -63,8 +89,10 @@ pub enum Kinship {
 pub struct PendingFork {
     /// The token that the child will name.
     pub token: ForkToken,
+    /// The process that announced the child.
+    pub parent: u32,
     /// The userfaultfd of the child.
-    pub userfault: OwnedFd,
+    pub userfault: Userfault,
     /// The clusters of the child: all that its parent owned at the fork.
     pub clusters: Bits,
     /// Its number in the trace, with `--trace`.

@@ -2,16 +2,25 @@
 
 use super::{
     Supervisor,
+    bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
     connection::{Connection, Kinship, PendingFork, Role},
     swapoff::Shortage,
 };
-use crate::{clusters::bits::Bits, ipc::wire, processes::proc, recording::Recording};
+use crate::{
+    clusters::bits::Bits,
+    ipc::wire,
+    processes::{
+        peer::{self, Peer},
+        proc,
+    },
+    recording::Recording,
+};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, ForkToken, Kind, Message, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
-    net::{SocketFlags, accept_with, sockopt::socket_peercred},
-    process::{PidfdFlags, Uid, pidfd_open},
+    net::{SocketFlags, accept_with},
+    process::Uid,
 };
 use std::time::{Duration, Instant};
 
@@ -26,41 +35,32 @@ pub(super) enum After {
     Close,
 }
 
-impl Connection {
-    /// Whether the other end is a member.
-    pub fn is_member(&self) -> bool {
-        matches!(self.role, Role::Member(_))
-    }
-
-    /// Whether the other end is a child that waits for its parent's `Forked`.
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.role, Role::Waiting { .. })
-    }
-}
-
 impl Supervisor {
-    /// Accepts all new connections; processes outside of the tree only of users who may look.
-    pub(super) fn accept(&mut self) {
-        while let Ok(socket) =
-            accept_with(&self.settings.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-        {
-            let Ok(peer) = socket_peercred(&socket) else { continue };
-            let pid = peer.pid.as_raw_pid() as u32;
+    /// Accepts new connections, up to [`ACCEPTED_PER_ROUND`]; processes outside of the tree only of
+    /// users who may look.
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTED_PER_ROUND {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = accept_with(&self.settings.listener, flags) else { return };
+            let Ok(Peer { pid, user, process }) = Peer::of(&socket) else { continue };
             let kinship = if proc::descends_from(pid, std::process::id()) {
                 Kinship::Descendant
             } else {
                 Kinship::Stranger
             };
-            if kinship == Kinship::Stranger && !is_root_or_owner(peer.uid) {
+            // The look was at another process if this one has ended and its number was given away.
+            if !peer::exists(&process) || kinship == Kinship::Stranger && !is_root_or_owner(user) {
                 continue;
             }
             self.connections.push(Connection {
                 socket,
                 serial: self.next_serial,
                 pid,
-                process: pidfd_open(peer.pid, PidfdFlags::empty()).ok(),
+                user,
+                process,
                 kinship,
                 role: Role::New,
+                silent_since: Some(now),
                 clusters: Bits::default(),
                 userfaults: Vec::new(),
                 ring: None,
@@ -70,30 +70,57 @@ impl Supervisor {
         }
     }
 
-    /// Reads and handles every message that waits on any connection.
+    /// Reads and handles the messages that wait on all connections, up to [`MESSAGES_PER_ROUND`] of
+    /// each.
     pub(super) fn receive_all(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.connections.len() {
-            match wire::receive(&self.connections[index].socket) {
-                Ok(Some(received)) => {
-                    if self.handle(index, &received.message, received.descriptors, now) == After::Close {
-                        self.disconnect(index, now);
-                    }
-                }
-                Err(Errno::AGAIN) => index += 1,
-                Ok(None) | Err(_) => self.disconnect(index, now),
+            match self.receive(index, MESSAGES_PER_ROUND, now) {
+                After::Keep => index += 1,
+                After::Close => self.disconnect(index, now),
             }
         }
     }
 
-    /// Ends the connections of processes that have ended. Must be called after all their messages
-    /// were read.
+    /// Reads and handles up to `most` messages that wait on a connection.
+    fn receive(&mut self, index: usize, most: usize, now: Instant) -> After {
+        for _ in 0..most {
+            match wire::receive(&self.connections[index].socket) {
+                Ok(Some(received)) => {
+                    self.connections[index].silent_since = None;
+                    if self.handle(index, &received.message, received.descriptors, now) == After::Close {
+                        return After::Close;
+                    }
+                }
+                Err(Errno::AGAIN) => return After::Keep,
+                Ok(None) | Err(_) => return After::Close,
+            }
+        }
+        After::Keep
+    }
+
+    /// Ends the connections of processes that have ended, after the messages that they sent.
     pub(super) fn end_dead(&mut self, dead: &[u64], now: Instant) {
         for serial in dead {
-            if let Some(index) = self.connections.iter().position(|connection| connection.serial == *serial) {
+            if let Some(index) = self.index_of(*serial) {
+                self.receive(index, LAST_MESSAGES, now);
+            }
+        }
+        self.close(dead, now);
+    }
+
+    /// Closes connections.
+    pub(super) fn close(&mut self, serials: &[u64], now: Instant) {
+        for serial in serials {
+            if let Some(index) = self.index_of(*serial) {
                 self.disconnect(index, now);
             }
         }
+    }
+
+    /// The index of a connection that may have ended.
+    pub(super) fn index_of(&self, serial: u64) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.serial == serial)
     }
 
     /// Handles one message. A message that does not fit the role of its sender closes the
@@ -123,26 +150,11 @@ impl Supervisor {
             (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
             (Kind::Note, _, Kinship::Descendant) => self.note(index, message.words),
-            (Kind::HoldUserfault, Role::Member(_), _) => {
-                connection.userfaults.extend(descriptors);
-                After::Keep
-            }
+            (Kind::HoldUserfault, Role::Member(_), _) => self.hold_own(index, descriptors),
             (Kind::Forked, Role::Member(_), _) => {
-                let Some(userfault) = descriptors.into_iter().next() else { return After::Close };
-                let clusters = self.clusters.share(segment, &connection.clusters);
-                let recorded = match (&mut self.recording, &mut connection.ring) {
-                    (Some(recording), Some(ring)) => Some(recording.forked(ring)),
-                    _ => None,
-                };
-                let token = ForkToken::of_message(message.words);
-                self.pending.push(PendingFork { token, userfault, clusters, recorded });
-                After::Keep
+                self.announce_fork(index, ForkToken::of_message(message.words), descriptors)
             }
-            (Kind::RawForked, Role::Member(_), _) => {
-                let serial = connection.serial;
-                descriptors.into_iter().for_each(|userfault| self.orphans.adopt(userfault, serial));
-                After::Keep
-            }
+            (Kind::RawForked, Role::Member(_), _) => self.hold_raw_child(index, descriptors),
             (Kind::WantClusters, Role::Member(_), _) => {
                 let count = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
                 let granted = self.clusters.grant(segment, &mut connection.clusters, message.words[1], count);
@@ -287,14 +299,12 @@ impl Supervisor {
             segment.release(id);
             self.networks.forget(&connection.links);
             self.clusters.drop_all(segment, &connection.clusters);
-            self.orphans.server_left(connection.serial, connection.pid, connection.userfaults);
+            self.orphans.server_left(connection.serial, connection.sender(), connection.userfaults);
             self.validate();
+            self.census.left(connection.pid, now);
         }
         if matches!(connection.role, Role::Swapoff) {
             self.cancel_swapoff();
-        }
-        if connection.kinship == Kinship::Descendant {
-            self.census.left(connection.pid, now);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! The supervisor is one thread with one poll loop. The decisions are in the files beside this one,
 //! which holds them together.
 
+mod bounds;
 mod connection;
 mod ending;
 mod failures;
@@ -11,6 +12,7 @@ mod forwards;
 mod members;
 mod swapoff;
 mod swapon;
+mod userfaults;
 mod vigil;
 
 use crate::{
@@ -28,12 +30,12 @@ use crate::{
         proc,
         signals::{Arrived, Inherited, Signals},
         start::Start,
-        userfault,
     },
     recording::{self, MemberRing, Recording},
     report::{outcome::Outcome, totals::Totals},
     size,
 };
+use bounds::Offence;
 use connection::{Connection, PendingFork};
 use folioswap_group::{counters::Counter, folio_orders::FolioOrders, segment::Scope};
 use forwards::Forwards;
@@ -113,6 +115,8 @@ pub struct Supervisor {
     connections: Vec<Connection>,
     pending: Vec<PendingFork>,
     orphans: Orphans,
+    /// The processes that misbehaved, and how, as far as they were named.
+    offences: HashSet<(u32, Offence)>,
     forwards: Forwards,
     census: Census,
     unmanaged_peak: u64,
@@ -178,6 +182,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         connections: Vec::new(),
         pending: Vec::new(),
         orphans: Orphans::default(),
+        offences: HashSet::new(),
         forwards,
         census: Census::new(now),
         unmanaged_peak: 0,
@@ -269,10 +274,11 @@ impl Supervisor {
             let remains = self.reap();
             self.take_signals(now);
             self.take_packets(now);
-            self.accept();
+            self.accept(now);
             self.receive_all(now);
             self.end_dead(&dead, now);
             self.resolve_waiting(now);
+            self.bound_connections(now);
             self.orphans.read(now);
             self.work_due(now);
             if let Some(outcome) = self.ended
@@ -293,14 +299,10 @@ impl Supervisor {
     /// Sleeps until something arrives or is due; returns the serials of connections whose process
     /// has ended.
     fn wait(&self) -> Vec<u64> {
-        let (processes, serials): (Vec<PollFd<'_>>, Vec<u64>) = self
-            .connections
-            .iter()
-            .filter_map(|connection| {
-                Some((PollFd::new(connection.process.as_ref()?, PollFlags::IN), connection.serial))
-            })
-            .unzip();
-        let mut waiting = processes;
+        let serials: Vec<u64> = self.connections.iter().map(|connection| connection.serial).collect();
+        let processes = self.connections.iter().map(|connection| &connection.process);
+        let mut waiting: Vec<PollFd<'_>> =
+            processes.map(|process| PollFd::new(process, PollFlags::IN)).collect();
         waiting.push(PollFd::new(&self.signals, PollFlags::IN));
         waiting.push(PollFd::new(&self.settings.listener, PollFlags::IN));
         waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
@@ -323,6 +325,7 @@ impl Supervisor {
         let mut consider = |at: Option<Instant>| due = at.map_or(due, |at| due.min(at));
         consider(self.forwards.due());
         consider(self.orphans.due());
+        consider(self.silence_due());
         consider((!self.connections.is_empty()).then_some(self.next_sample));
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
@@ -415,11 +418,7 @@ impl Supervisor {
         }
         if now >= self.next_probe {
             self.orphans.drop_gone();
-            let segment = &self.settings.segment.mapped;
-            for gone in self.pending.extract_if(.., |fork| userfault::is_orphaned(&fork.userfault)) {
-                self.clusters.drop_all(segment, &gone.clusters);
-                members::end_recorded(&mut self.recording, gone.recorded);
-            }
+            self.drop_gone_forks();
             self.next_probe = now + PROBE_INTERVAL;
         }
         self.tend_swapoff(now);

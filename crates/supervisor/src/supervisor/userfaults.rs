@@ -1,0 +1,97 @@
+//! The userfaultfds that members hand over. Each is proven to be one before anything believes it,
+//! one comes with a message, and a process may have so many.
+
+use super::{
+    Supervisor,
+    bounds::Offence,
+    connection::PendingFork,
+    members::{After, end_recorded},
+};
+use crate::processes::userfault::Userfault;
+use folioswap_group::protocol::{ForkToken, RAW_CHILDREN_MAX};
+use rustix::fd::OwnedFd;
+
+/// The most userfaultfds of one connection's own. A member sends one, and a forked child was given
+/// one before.
+pub(super) const OWN_MAX: usize = 16;
+/// The most children of one process that have not said hello. A member forks once at a time, and
+/// drops a child that dies before its hello within 20 ms, which is ten between two of our looks.
+pub(super) const PENDING_MAX: usize = 64;
+
+impl Supervisor {
+    /// Holds a member's own userfaultfd.
+    pub(super) fn hold_own(&mut self, index: usize, descriptors: Vec<OwnedFd>) -> After {
+        let Some(userfault) = Userfault::only_of(descriptors) else {
+            return self.offends(index, Offence::NoUserfault);
+        };
+        let own = &mut self.connections[index].userfaults;
+        if own.len() >= OWN_MAX {
+            return self.offends(index, Offence::OwnUserfaults);
+        }
+        own.push(userfault);
+        After::Keep
+    }
+
+    /// Holds the userfaultfd and the clusters of a forked child until it says hello.
+    pub(super) fn announce_fork(
+        &mut self,
+        index: usize,
+        token: ForkToken,
+        descriptors: Vec<OwnedFd>,
+    ) -> After {
+        let Some(userfault) = Userfault::only_of(descriptors) else {
+            return self.offends(index, Offence::NoUserfault);
+        };
+        if token.is_none() {
+            return After::Close;
+        }
+        let parent = self.connections[index].pid;
+        if self.pending_of(parent) >= PENDING_MAX {
+            self.drop_gone_forks();
+        }
+        if self.pending_of(parent) >= PENDING_MAX {
+            return self.offends(index, Offence::PendingForks);
+        }
+        let connection = &mut self.connections[index];
+        let clusters = self.clusters.share(&self.settings.segment.mapped, &connection.clusters);
+        let recorded = match (&mut self.recording, &mut connection.ring) {
+            (Some(recording), Some(ring)) => Some(recording.forked(ring)),
+            _ => None,
+        };
+        self.pending.push(PendingFork { token, parent, userfault, clusters, recorded });
+        After::Keep
+    }
+
+    /// Holds the userfaultfd of a child made by a bare clone, which the member serves.
+    pub(super) fn hold_raw_child(&mut self, index: usize, descriptors: Vec<OwnedFd>) -> After {
+        let Some(userfault) = Userfault::only_of(descriptors) else {
+            return self.offends(index, Offence::NoUserfault);
+        };
+        let connection = &self.connections[index];
+        let (serial, sender) = (connection.serial, connection.sender());
+        if self.orphans.served_by(serial) >= RAW_CHILDREN_MAX {
+            // The member may have noticed before us that some have ended.
+            self.orphans.drop_gone();
+        }
+        if self.orphans.served_by(serial) >= RAW_CHILDREN_MAX {
+            return self.offends(index, Offence::RawChildren);
+        }
+        self.orphans.adopt(userfault, serial, sender);
+        After::Keep
+    }
+
+    /// Drops the announced children whose memory does not exist any more.
+    pub(super) fn drop_gone_forks(&mut self) {
+        let segment = &self.settings.segment.mapped;
+        for gone in self.pending.extract_if(.., |fork| fork.userfault.is_orphaned()) {
+            self.clusters.drop_all(segment, &gone.clusters);
+            end_recorded(&mut self.recording, gone.recorded);
+        }
+    }
+
+    /// The announced children of a process, those of connections that have ended too: a child may
+    /// outlive its parent before its hello.
+    fn pending_of(&self, parent: u32) -> usize {
+        self.pending.iter().filter(|fork| fork.parent == parent).count()
+    }
+}
