@@ -1,0 +1,477 @@
+//! Descendants that do what no agent does: CMD is this test program itself, which plays the role
+//! that `FAKE_MEMBER` names. The supervisor goes on, and nobody else is harmed.
+
+mod supervisor_support;
+
+use folioswap_group::protocol::{Ending, Kind, Lost, Message, Note, OutOfMemory, RAW_CHILDREN_MAX};
+use folioswap_supervisor::ipc::wire;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    fs::{MemfdFlags, Mode, OFlags, memfd_create, open},
+    mm::{MapFlags, ProtFlags},
+    net::sockopt::{Timeout, set_socket_timeout},
+    pipe::pipe,
+    process::{Resource, Rlimit, setrlimit},
+};
+use std::{
+    os::unix::process::CommandExt,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+use supervisor_support::{
+    kill,
+    members::{
+        Member, answer, connect, exit_status, fork, hello, pair, pass, play, play_with, succeeds, take,
+        userfault,
+    },
+    state, wait_until,
+};
+
+/// The slots of a cluster of 2 MiB.
+const CLUSTER: u64 = 512;
+
+/// Plays the role of `FAKE_MEMBER`; in an ordinary test run it does nothing.
+#[test]
+fn fake_member() {
+    let Ok(role) = std::env::var("FAKE_MEMBER") else { return };
+    match role.as_str() {
+        "no_userfaultfd" => no_userfaultfd(),
+        "forged_forks" => forged_forks(),
+        "forged_fault" => forged_fault(),
+        "another_users" => another_users(),
+        "silence" => silence(),
+        "flood" => flood(),
+        "crowd" => crowd(),
+        "own" => hands_over(Kind::HoldUserfault, 16),
+        "raw_children" => hands_over(Kind::RawForked, RAW_CHILDREN_MAX),
+        "forks" => hands_over(Kind::Forked, 64),
+        "talker" => talker(),
+        "outside_notes" => outside_notes(),
+        "false_notes" => false_notes(),
+        "token" => token(),
+        "name" => name(),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// The number of lines with these words.
+fn lines(text: &str, words: &str) -> usize {
+    text.lines().filter(|line| line.contains(words)).count()
+}
+
+/// Whether the supervisor closes this connection, or has something to say on it, within this time.
+fn stirs(socket: &OwnedFd, milliseconds: i64) -> bool {
+    let wait = Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)).expect("poll") > 0
+}
+
+fn assert_closed(socket: &OwnedFd) {
+    assert!(stirs(socket, 3000), "the connection is closed");
+    assert!(matches!(wire::receive(socket), Ok(None) | Err(_)), "and nothing is said");
+}
+
+fn closed(sockets: &[OwnedFd]) -> usize {
+    sockets.iter().filter(|socket| stirs(socket, 0)).count()
+}
+
+/// Asks as `folioswap swapon --show` does; the connection stays open.
+fn ask() -> OwnedFd {
+    let socket = connect();
+    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]).expect("sent");
+    socket
+}
+
+/// The supervisor is alive and listens.
+fn assert_answers() {
+    let socket = ask();
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(3))).expect("set");
+    assert_eq!(answer(&socket).message.kind(), Some(Kind::Answer));
+}
+
+/// A pipe in which this message of a userfaultfd waits many times.
+fn forged(messages: impl Iterator<Item = [u8; 32]>) -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe().expect("pipe");
+    for message in messages {
+        rustix::io::write(&writer, &message).expect("written");
+    }
+    (reader, writer)
+}
+
+fn no_userfaultfd() {
+    let zero = open("/dev/zero", OFlags::RDWR, Mode::empty()).expect("opens");
+    let memory = memfd_create("anon_inode:[userfaultfd]", MemfdFlags::CLOEXEC).expect("memory");
+    for kind in [Kind::HoldUserfault, Kind::Forked, Kind::RawForked] {
+        for other in [&zero, &memory] {
+            let member = Member::join();
+            member.say(&Message::new(kind, [7, 8, 0]), &[other]);
+            assert_closed(&member.socket);
+        }
+        let member = Member::join();
+        member.say(&Message::new(kind, [7, 8, 0]), &[]);
+        assert_closed(&member.socket);
+        // The first descriptor counts, and nothing else does.
+        let member = Member::join();
+        member.say(&Message::new(kind, [7, 8, 0]), &[&zero, &userfault(None)]);
+        assert_closed(&member.socket);
+    }
+    let member = Member::join();
+    member.say(&Message::new(Kind::HoldUserfault, [0; 3]), &[&userfault(None), &zero]);
+    assert_eq!(member.want(1), [0]);
+    assert_answers();
+}
+
+#[test]
+fn what_is_no_userfaultfd_is_believed_in_no_message() {
+    let (_, status, text) = play("no_userfaultfd", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(lines(&text, "is no userfaultfd"), 1, "{text}");
+}
+
+fn forged_forks() {
+    let forks = (3..40_u32).map(|number| {
+        let mut message = [0; 32];
+        message[0] = 0x13;
+        message[8..12].copy_from_slice(&number.to_ne_bytes());
+        message
+    });
+    let (reader, _writer) = forged(forks);
+    let member = Member::join();
+    member.say(&Message::new(Kind::HoldUserfault, [0; 3]), &[&reader]);
+    std::thread::sleep(Duration::from_millis(50));
+    drop(member);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_answers();
+    assert_eq!(Member::join().want(1), [0]);
+}
+
+#[test]
+fn no_descriptor_number_is_taken_from_bytes() {
+    let (_, status, text) = play("forged_forks", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(lines(&text, "is no userfaultfd"), 1, "nothing was read from it: {text}");
+}
+
+fn forged_fault() {
+    let victim = fork(|| std::thread::sleep(Duration::from_secs(60)));
+    let mut message = [0; 32];
+    message[0] = 0x12;
+    message[24..28].copy_from_slice(&(victim as u32).to_ne_bytes());
+    let (reader, _writer) = forged(std::iter::once(message));
+    let member = Member::join();
+    member.say(&Message::new(Kind::RawForked, [0; 3]), &[&reader]);
+    std::thread::sleep(Duration::from_millis(50));
+    drop(member);
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(state(victim as u32), 'S', "it sleeps on");
+    kill(victim, libc::SIGKILL);
+    exit_status(victim);
+}
+
+#[test]
+fn a_forged_fault_ends_nobody() {
+    succeeds("forged_fault", &[]);
+}
+
+/// A true userfaultfd comes from a process that could not end the one whose memory it is.
+fn another_users() {
+    let (mine, theirs) = pair();
+    let victim = fork(|| {
+        // SAFETY: a new anonymous mapping.
+        let memory = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE)
+                .expect("mmap")
+        };
+        pass(&theirs, Some(&userfault(Some(memory as u64))));
+        take(&theirs);
+        // SAFETY: reads the mapping; the fault is never served.
+        unsafe { memory.cast::<u8>().read_volatile() };
+    });
+    let uffd = take(&mine).expect("the userfaultfd");
+    let nobody = fork(|| {
+        // SAFETY: this child, which has one thread, gives its rights up.
+        assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
+        let member = Member::join();
+        member.say(&Message::new(Kind::RawForked, [0; 3]), &[&uffd]);
+        assert!(!member.want(1).is_empty());
+    });
+    assert_eq!(exit_status(nobody), 0);
+    drop(uffd);
+    pass(&mine, None);
+    std::thread::sleep(Duration::from_millis(900));
+    assert_ne!(state(victim as u32), 'Z', "it waits, and was not ended");
+    kill(victim, libc::SIGKILL);
+    exit_status(victim);
+}
+
+#[test]
+fn nobody_has_a_process_of_root_ended() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root can become another user");
+    }
+    let (_, status, text) = play("another_users", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(lines(&text, "had no right to end it"), 1, "{text}");
+}
+
+fn silence() {
+    let parent = Member::join();
+    let (here, there) = pair();
+    let child = fork(|| {
+        let socket = hello(99);
+        pass(&there, Some(&userfault(None)));
+        assert!(!stirs(&socket, 3000), "who waits for its parent has said something");
+        pass(&there, None);
+        Member::welcomed(socket);
+    });
+    let uffd = take(&here).expect("the child's userfaultfd");
+    let (start, silent, asked) = (Instant::now(), connect(), ask());
+    answer(&asked);
+    wait_until("the silent connection is closed", || stirs(&silent, 0));
+    assert!(start.elapsed() > Duration::from_millis(1500));
+    take(&here);
+    assert!(!stirs(&asked, 0), "who has asked something may stay");
+    parent.say(&Message::new(Kind::Forked, [99, 0, 0]), &[&uffd]);
+    assert_eq!(exit_status(child), 0);
+    assert_eq!(parent.want(1), [0]);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    succeeds("silence", &[]);
+}
+
+fn flood() {
+    let first = Member::join();
+    let (start, silent): (_, Vec<OwnedFd>) = (Instant::now(), (0..40).map(|_| connect()).collect());
+    wait_until("the surplus is closed", || closed(&silent) >= 32);
+    if start.elapsed() < Duration::from_secs(1) {
+        assert_eq!(closed(&silent[..8]), 0, "the first ones stay");
+    }
+    assert_eq!(first.want(1), [0]);
+    assert_eq!(exit_status(fork(|| assert_eq!(Member::join().want(1), [1]))), 0, "others come in");
+    wait_until("the others are closed", || closed(&silent) == 40);
+    // Members are bounded by the segment alone.
+    let members: Vec<Member> = (0..20).map(|_| Member::join()).collect();
+    assert!(!members[19].want(1).is_empty());
+}
+
+#[test]
+fn a_process_has_so_many_connections_and_no_more() {
+    let (_, status, text) = play("flood", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(lines(&text, "has more than 8 connections"), 1, "{text}");
+}
+
+/// Twenty processes keep eight connections each, all of which have said something.
+fn crowd() {
+    let (here, there) = pair();
+    let crowd: Vec<i32> = (0..20)
+        .map(|_| {
+            fork(|| {
+                let _open: Vec<OwnedFd> = (0..8)
+                    .map(|_| {
+                        let socket = connect();
+                        // The supervisor may have closed it already.
+                        let _ = wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]);
+                        socket
+                    })
+                    .collect();
+                pass(&there, None);
+                std::thread::sleep(Duration::from_secs(60));
+            })
+        })
+        .collect();
+    crowd.iter().for_each(|_| drop(take(&here)));
+    let socket = connect();
+    wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
+    assert!(stirs(&socket, 1500), "there are descriptors for a member");
+    assert_eq!(Member::welcomed(socket).want(1), [0]);
+    for pid in crowd {
+        kill(pid, libc::SIGKILL);
+        exit_status(pid);
+    }
+}
+
+#[test]
+fn half_of_the_descriptors_are_for_members() {
+    let (_, status, text) = play_with("crowd", &[], |command| {
+        // SAFETY: the closure makes one system call.
+        unsafe {
+            command.pre_exec(|| {
+                let few = Some(256);
+                Ok(setrlimit(Resource::Nofile, Rlimit { current: few, maximum: few })?)
+            })
+        };
+    });
+    assert_eq!(status, 0, "{text}");
+}
+
+/// A member hands so many userfaultfds over in this message, and one more.
+fn hands_over(kind: Kind, most: usize) {
+    let uffd = userfault(None);
+    let member = Member::join();
+    let send = |member: &Member, number: usize| {
+        member.say(&Message::new(kind, [1 + number as u64, 5, 0]), &[&uffd]);
+    };
+    (0..most).for_each(|number| send(&member, number));
+    assert_eq!(member.want(1), [0], "so many are its right");
+    send(&member, most);
+    assert_closed(&member.socket);
+    assert_answers();
+}
+
+#[test]
+fn a_process_hands_over_so_many_userfaultfds_and_no_more() {
+    for (role, words) in [
+        ("own", "sent more than 16 userfaultfds of its own"),
+        ("raw_children", "sent more than 64 userfaultfds of children that it serves"),
+        ("forks", "announced more than 64 children"),
+    ] {
+        let (_, status, text) = play(role, &[]);
+        assert_eq!(status, 0, "{role}: {text}");
+        assert_eq!(lines(&text, words), 1, "{role}: {text}");
+    }
+}
+
+/// Two members talk without a pause, and others are heard all the same.
+fn talker() {
+    let talkers = [(); 2].map(|()| {
+        fork(|| {
+            let member = Member::join();
+            let (message, start) = (Message::new(Kind::DropClusters, [0; 3]), Instant::now());
+            while start.elapsed() < Duration::from_secs(8) {
+                // A full queue is no error.
+                let _ = wire::send(&member.socket, &message, &[]);
+            }
+        })
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..5 {
+        assert_answers();
+    }
+    for pid in talkers {
+        kill(pid, libc::SIGKILL);
+        exit_status(pid);
+    }
+}
+
+#[test]
+fn who_talks_without_a_pause_keeps_nobody_waiting() {
+    succeeds("talker", &[]);
+}
+
+fn note(note: Note, first: u64, second: u64) -> Message {
+    Message::new(Kind::Note, [note as u64, first, second])
+}
+
+fn outside_notes() {
+    let member = Member::join();
+    assert_eq!(member.want(1), [0]);
+    let lost = Lost::CorruptOnDevice { slot: 7 }.pack();
+    for refused in [
+        note(Note::WriteFailed, 7, libc::EIO as u64),
+        note(Note::Poisoned, 0x1000, lost),
+        note(Note::Violation, 1, 0),
+    ] {
+        let socket = connect();
+        wire::send(&socket, &refused, &[]).expect("sent");
+        assert_closed(&socket);
+    }
+    let socket = connect();
+    for own in [note(Note::NoUserfault, libc::EPERM as u64, 0), note(Note::Ends, Ending::NotJoined as u64, 0)]
+    {
+        wire::send(&socket, &own, &[]).expect("sent");
+    }
+    assert!(!stirs(&socket, 200), "why it is no member may be said by anybody");
+    assert_eq!(member.segment.devices[1].errors.load(Relaxed), 0);
+}
+
+#[test]
+fn a_process_that_is_no_member_has_no_pages_to_report() {
+    let (run, status, text) = play("outside_notes", &[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(run.stats()["devices"][1]["errors"], 0);
+    assert!(!text.contains("is lost") && !text.contains("violated"), "{text}");
+    assert_eq!(lines(&text, "ends: it cannot join the group"), 1, "{text}");
+}
+
+fn false_notes() {
+    let (owner, other) = (Member::join(), Member::join());
+    assert_eq!((owner.want(2).len(), other.want(1).len()), (2, 1));
+    let errors = |member: &Member| {
+        member.want(1);
+        member.segment.devices[1].errors.load(Relaxed)
+    };
+    let say = |slot: u64, note_of: &dyn Fn(u64) -> Message| {
+        (0..20).for_each(|_| owner.say(&note_of(slot), &[]));
+        errors(&owner)
+    };
+    let refused = |slot| note(Note::WriteFailed, slot, libc::EIO as u64);
+    let damaged = |slot| note(Note::Poisoned, 0x1000, Lost::CorruptOnDevice { slot }.pack());
+    assert_eq!(say(2 * CLUSTER + 7, &refused), 0, "a slot of the other member");
+    assert_eq!(say(2 * CLUSTER + 7, &damaged), 0, "a slot of the other member");
+    assert_eq!(say(1000 * CLUSTER, &refused), 0, "a slot of nobody");
+    assert_eq!(say(7, &refused), 1, "one slot fails once");
+    assert_eq!(say(CLUSTER + 8, &damaged), 2, "one slot fails once");
+    let full = note(Note::WriteFailed, 2 * CLUSTER, libc::ENOSPC as u64);
+    owner.say(&full, &[]);
+    assert_eq!(errors(&owner), 2);
+    assert!(!owner.segment.devices[1].is_full());
+    assert_eq!(owner.segment.devices[1].failed.load(Relaxed), 0);
+}
+
+#[test]
+fn a_device_fails_by_its_own_slots_and_by_each_once() {
+    let (run, status, text) = play("false_notes", &[]);
+    assert_eq!(status, 0, "{text}");
+    let device = &run.stats()["devices"][1];
+    assert_eq!((&device["errors"], &device["failed"]), (&2.into(), &false.into()));
+    assert_eq!(lines(&text, "refused a write"), 1, "{text}");
+    assert!(text.contains("gives other bytes than were written"), "the page is lost all the same: {text}");
+}
+
+fn token() {
+    let parent = Member::join();
+    assert_eq!(parent.want(1), [0]);
+    let (here, there) = pair();
+    let child = fork(|| {
+        let socket = connect();
+        wire::send(&socket, &Message::new(Kind::Hello, [77, 1, 0]), &[]).expect("sent");
+        pass(&there, Some(&userfault(None)));
+        take(&there);
+        assert!(!stirs(&socket, 400), "half of a token is none");
+        pass(&there, None);
+        let member = Member::welcomed(socket);
+        assert!(member.userfault.is_some());
+        assert_eq!(member.owners(0), 3, "the parent, the child, and one that never speaks");
+    });
+    let uffd = take(&here).expect("the child's userfaultfd");
+    parent.say(&Message::new(Kind::Forked, [77, 2, 0]), &[&uffd]);
+    pass(&here, None);
+    take(&here);
+    parent.say(&Message::new(Kind::Forked, [77, 1, 0]), &[&uffd]);
+    assert_eq!(exit_status(child), 0);
+}
+
+#[test]
+fn a_fork_token_has_two_words() {
+    succeeds("token", &[]);
+}
+
+fn name() {
+    std::fs::write("/proc/self/comm", "\u{1b}[31mX\u{7}").expect("named");
+    let member = Member::join();
+    let words = [OutOfMemory::PagerFailed as u64, libc::ENOMEM as u64, 0];
+    member.say(&Message::new(Kind::OutOfMemory, words), &[]);
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn the_name_of_a_process_commands_no_terminal() {
+    let (_, status, text) = play("name", &[]);
+    assert_eq!(status, 137, "{text}");
+    assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+    assert!(text.contains("(\\x1b[31mX\\x07)"), "{text}");
+}
