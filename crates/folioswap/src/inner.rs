@@ -174,7 +174,7 @@ impl Inner {
 
     /// Returns the limit as it is now, in bytes: the requested one, unless it gave way.
     pub(crate) fn limit_now(&self) -> u64 {
-        self.tree.segment.segment().limit_of(self.group()).load(Relaxed)
+        self.tree.segment.segment().limit_of(self.group())
     }
 
     /// Changes the limit.
@@ -184,7 +184,7 @@ impl Inner {
             return Err(Error::LimitTooSmall { given: limit, least });
         }
         self.limit.store(limit, Relaxed);
-        self.tree.segment.segment().limit_of(self.group()).store(limit, Relaxed);
+        self.tree.segment.segment().set_limit_of(self.group(), limit);
         self.wake_evictors();
         Ok(())
     }

@@ -44,8 +44,7 @@ impl Overcommit {
 
     /// Reacts to an evictor that has found no page of this group that any device takes.
     pub(crate) fn out_of_memory(&self, segment: &Segment, group: u32) {
-        let limit_of = segment.limit_of(group);
-        let (limit, charge) = (limit_of.load(Relaxed), segment.charge_within(group));
+        let (limit, charge) = (segment.limit_of(group), segment.charge_within(group));
         if charge < limit / 16 * 15 {
             return;
         }
@@ -53,6 +52,6 @@ impl Overcommit {
             fail(&format!("all swap devices are full and the limit of {} is reached", show(limit)));
         }
         self.exceeded.fetch_add(1, Relaxed);
-        limit_of.store(charge.max(limit) / 4 * 5, Relaxed);
+        segment.set_limit_of(group, (charge.max(limit) / 4).saturating_mul(5));
     }
 }

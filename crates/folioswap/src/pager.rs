@@ -24,7 +24,6 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Release;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -80,7 +79,7 @@ impl MemberRegistration {
         let _alone = tree.lock_membership();
         let segment = tree.segment.segment();
         let number = segment.assign(process()).ok_or(Error::TooManyGroups)?;
-        segment.members[number as usize].group.store(group, Release);
+        segment.members[number as usize].set_group(group);
         Ok(MemberRegistration { tree: Arc::clone(tree), number })
     }
 }

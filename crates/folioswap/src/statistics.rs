@@ -3,6 +3,7 @@
 use crate::inner::Inner;
 use crate::size::show;
 use folioswap_group::counters::{Counter, Gauge, SIZE_NAMES, SizeCounter};
+use folioswap_group::sums::saturating_sum;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::kernel::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
@@ -37,9 +38,10 @@ impl Statistics {
     pub(crate) fn of(inner: &Inner) -> Self {
         let segment = inner.tree.segment.segment();
         let figures: Vec<_> = inner.engines().map(Engine::published).collect();
-        let counter = |counter| figures.iter().map(|figures| figures.counter(counter)).sum();
-        let size = |counter, order| figures.iter().map(|figures| figures.size(counter, order)).sum();
-        let gauge = |gauge| figures.iter().map(|figures| figures.gauge(gauge)).sum();
+        let counter = |counter| saturating_sum(figures.iter().map(|figures| figures.counter(counter)));
+        let size =
+            |counter, order| saturating_sum(figures.iter().map(|figures| figures.size(counter, order)));
+        let gauge = |gauge| saturating_sum(figures.iter().map(|figures| figures.gauge(gauge)));
         let mut counters: Vec<(String, u64)> =
             Counter::ALL.iter().map(|&of| (of.name().to_owned(), counter(of))).collect();
         for &of in SizeCounter::ALL {

@@ -205,11 +205,11 @@ impl Figures {
     }
     /// Faults served so far, with a device and without. Cost: two loads.
     pub fn faults_served(&self) -> u64 {
-        self.counter(Counter::MajorFaults) + self.counter(Counter::MinorFaults)
+        self.counter(Counter::MajorFaults).saturating_add(self.counter(Counter::MinorFaults))
     }
-    /// Reads the figure of one order (0..=9).
+    /// Reads the figure of one order (0..=9; larger orders are counted as 9).
     pub fn size(&self, counter: SizeCounter, order: usize) -> u64 {
-        self.sizes[counter as usize][order].load(Relaxed)
+        self.sizes[counter as usize][order.min(ORDERS - 1)].load(Relaxed)
     }
     /// Reads a gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {

@@ -33,6 +33,12 @@ impl FolioOrders {
     /// Single pages only.
     pub const NONE: Self = FolioOrders { always: 0, madvise: 0 };
 
+    /// The same sizes without bits that stand for none.
+    pub(crate) const fn known(self) -> Self {
+        let known: u32 = (1 << ORDERS) - 1;
+        FolioOrders { always: self.always & known, madvise: self.madvise & known }
+    }
+
     /// Whether a folio of 2^`order` pages may be made of memory with this advice. Order 0 always
     /// may, an order above 9 never.
     pub const fn allows(self, order: u8, advised: Advised) -> bool {

@@ -17,7 +17,7 @@
 //!   the kernel closes it whatever killed the process;
 //! * the **links** to network devices ([`swap_link`]).
 //!
-//! [`units`] has the sizes of a page and of a cluster.
+//! [`units`] has the sizes of a page and of a cluster; [`sums`] adds up figures of members.
 //!
 //! The supervisor alone, which is single-threaded, keeps the ownership of the clusters of shared
 //! devices. A member that is killed at any step leaves nothing half done, because none of its steps
@@ -31,5 +31,6 @@ pub mod nested;
 pub mod protocol;
 pub mod segment;
 pub mod sharing;
+pub mod sums;
 pub mod swap_link;
 pub mod units;

@@ -3,6 +3,7 @@
 //! groups; elsewhere every member is in the root, number 0.
 
 use crate::segment::{Member, Segment};
+use crate::sums::saturating_sum;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -16,17 +17,23 @@ pub const DEPTH_MAX: usize = 8;
 pub const WHOLE: u32 = 0;
 
 /// One group's entry. Written by the thread that makes and ends groups, under a lock of its own;
-/// read by members.
+/// read by members, through the methods of [`Segment`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Group {
     /// The limit in bytes; 0: the entry is unused.
-    pub limit_bytes: AtomicU64,
+    limit_bytes: AtomicU64,
     /// Bytes that count towards the limit besides those of its members and of the groups within it:
     /// memory of devices, and reserved memory.
-    pub outside_bytes: AtomicU64,
+    outside_bytes: AtomicU64,
     /// The group around it.
-    pub parent: AtomicU32,
+    parent: AtomicU32,
+}
+
+/// The number of a group as it was read: any number that names no entry means the root, so that a
+/// wrong word moves a member and ends nothing.
+const fn known(group: u32) -> u32 {
+    if (group as usize) < GROUPS_MAX { group } else { WHOLE }
 }
 
 /// A limit that holds for a member, and the charge with which it is compared.
@@ -52,7 +59,26 @@ impl Bound {
     }
 }
 
+impl Member {
+    /// The nested group of the member, below [`GROUPS_MAX`]; a number that names no group is the
+    /// root's.
+    pub fn group(&self) -> u32 {
+        known(self.group.load(Acquire))
+    }
+
+    /// Puts the member into a nested group. For the thread that makes the member, before the
+    /// member's threads begin.
+    pub fn set_group(&self, group: u32) {
+        self.group.store(group, Release);
+    }
+}
+
 impl Segment {
+    /// The entry of a nested group; `None` for the root, and for a number that names no group.
+    fn nested(&self, group: u32) -> Option<&Group> {
+        if group == WHOLE { None } else { self.groups.get(group as usize) }
+    }
+
     /// Makes a group with this limit within another. `None`: there are [`GROUPS_MAX`] already, or
     /// they are [`DEPTH_MAX`] deep. Only the writer of groups calls it.
     pub fn begin_group(&self, parent: u32, limit_bytes: u64) -> Option<u32> {
@@ -70,14 +96,16 @@ impl Segment {
     /// Frees the entry of a group that has no members and no groups within it. Only the writer of
     /// groups calls it.
     pub fn end_group(&self, group: u32) {
-        self.groups[group as usize].limit_bytes.store(0, Relaxed);
+        if let Some(group) = self.nested(group) {
+            group.limit_bytes.store(0, Relaxed);
+        }
     }
 
-    /// A group and those around it, from the inside out; the root comes last.
+    /// A group and those around it, from the inside out; the root comes last. Every number is below
+    /// [`GROUPS_MAX`], and there are at most [`DEPTH_MAX`], whatever the entries say.
     pub fn around(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
-        let outer =
-            |group: &u32| (*group != WHOLE).then(|| self.groups[*group as usize].parent.load(Relaxed));
-        core::iter::successors(Some(group), outer).take(DEPTH_MAX)
+        let outer = |group: &u32| self.nested(*group).map(|entry| known(entry.parent.load(Relaxed)));
+        core::iter::successors(Some(known(group)), outer).take(DEPTH_MAX)
     }
 
     /// Whether a group is `outer`, or somewhere within it.
@@ -87,14 +115,28 @@ impl Segment {
 
     /// The live members of a group and of those within it. Cost: a few loads per member.
     pub fn members_within(&self, outer: u32) -> impl Iterator<Item = &Member> {
-        self.live_members().filter(move |member| self.is_within(member.group.load(Relaxed), outer))
+        self.live_members().filter(move |member| self.is_within(member.group(), outer))
     }
 
-    /// The limit of a group, in bytes.
-    pub fn limit_of(&self, group: u32) -> &AtomicU64 {
-        match group {
-            WHOLE => &self.header.limit_bytes,
-            group => &self.groups[group as usize].limit_bytes,
+    /// The limit of a group, in bytes; `u64::MAX` for a number that names no group, since nothing
+    /// is bounded by it.
+    pub fn limit_of(&self, group: u32) -> u64 {
+        if group == WHOLE {
+            return self.header.limit_bytes.load(Relaxed);
+        }
+        match self.nested(group).map_or(0, |entry| entry.limit_bytes.load(Relaxed)) {
+            0 => u64::MAX,
+            limit => limit,
+        }
+    }
+
+    /// Changes the limit of a group. Only the writer of groups calls it; a number that names no
+    /// group changes nothing.
+    pub fn set_limit_of(&self, group: u32, bytes: u64) {
+        if group == WHOLE {
+            self.header.limit_bytes.store(bytes, Relaxed);
+        } else if let Some(entry) = self.nested(group) {
+            entry.limit_bytes.store(bytes, Relaxed);
         }
     }
 
@@ -103,8 +145,8 @@ impl Segment {
         if group == WHOLE {
             return self.charge_bytes();
         }
-        let members: u64 = self.members_within(group).map(Member::charge).sum();
-        members + self.groups[group as usize].outside_bytes.load(Relaxed)
+        let outside = self.nested(group).map_or(0, |entry| entry.outside_bytes.load(Relaxed));
+        saturating_sum(self.members_within(group).map(Member::charge)).saturating_add(outside)
     }
 
     /// The measured part of [`Segment::charge_within`]: see [`Segment::certain_charge_bytes`].
@@ -115,24 +157,24 @@ impl Segment {
     /// Charges memory outside of members to a group and those around it, except the root, for which
     /// the header has a field.
     pub fn charge_outside(&self, group: u32, bytes: u64) {
-        self.around(group).filter(|&group| group != WHOLE).for_each(|group| {
-            self.groups[group as usize].outside_bytes.fetch_add(bytes, Relaxed);
+        self.around(group).filter_map(|group| self.nested(group)).for_each(|entry| {
+            entry.outside_bytes.fetch_add(bytes, Relaxed);
         });
     }
 
     /// The inverse of [`Segment::charge_outside`].
     pub fn uncharge_outside(&self, group: u32, bytes: u64) {
-        self.around(group).filter(|&group| group != WHOLE).for_each(|group| {
-            self.groups[group as usize].outside_bytes.fetch_sub(bytes, Relaxed);
+        self.around(group).filter_map(|group| self.nested(group)).for_each(|entry| {
+            entry.outside_bytes.fetch_sub(bytes, Relaxed);
         });
     }
 
     /// The limits that hold for a member, from the inside out. Cost: as [`Segment::charge_within`]
     /// for each.
     pub fn bounds(&self, member: &Member) -> impl Iterator<Item = Bound> + '_ {
-        self.around(member.group.load(Acquire)).map(|group| Bound {
+        self.around(member.group()).map(|group| Bound {
             group,
-            limit: self.limit_of(group).load(Relaxed),
+            limit: self.limit_of(group),
             charge: self.charge_within(group),
         })
     }
@@ -144,7 +186,7 @@ impl Segment {
             limit: self.header.limit_bytes.load(Relaxed),
             charge: self.charge_bytes(),
         };
-        if member.group.load(Relaxed) == WHOLE {
+        if member.group() == WHOLE {
             return whole();
         }
         self.bounds(member).max_by_key(Bound::excess).unwrap_or_else(whole)
@@ -152,8 +194,7 @@ impl Segment {
 
     /// The lowest limit that holds for a member, in bytes.
     pub fn least_limit(&self, member: &Member) -> u64 {
-        let limits = self.around(member.group.load(Relaxed)).map(|group| self.limit_of(group).load(Relaxed));
-        limits.min().unwrap_or(u64::MAX)
+        self.around(member.group()).map(|group| self.limit_of(group)).min().unwrap_or(u64::MAX)
     }
 }
 

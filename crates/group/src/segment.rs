@@ -4,12 +4,17 @@
 //! members become resident) and hands the descriptor to each member in its welcome. All-zero is the
 //! valid empty state of everything except the [`Header`], which the supervisor fills in before the
 //! first member connects.
+//!
+//! Every member can write every word, so no word is trusted to be in range: a number that is used
+//! as an index, a shift or an order comes from a method that bounds it, and sums of bytes saturate.
+//! A wrong word may make a figure or a decision wrong; it ends no process.
 
 use crate::counters::Figures;
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
 use crate::folio_orders::FolioOrders;
 use crate::nested::{GROUPS_MAX, Group};
 use crate::sharing::{self, Sharing};
+use crate::sums::saturating_sum;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -156,9 +161,9 @@ pub struct Member {
     pub pid: AtomicU32,
     /// Incremented to wake the member's evictor (futex).
     pub wake: AtomicU32,
-    /// The nested group of the member; 0: none. Written by the thread that makes it a member,
-    /// before the member's threads begin.
-    pub group: AtomicU32,
+    /// The nested group of the member; 0: none. Read and written by [`Member::group`] and
+    /// [`Member::set_group`].
+    pub(crate) group: AtomicU32,
     /// 1 while the member's threads take in memory (faults or growth in the last interval), else 0.
     pub active: AtomicU32,
     /// Bytes that other members ask this member to evict.
@@ -202,8 +207,9 @@ pub struct Segment {
     pub devices: [DeviceEntry; DEVICES_MAX],
     /// The members' entries, indexed by member id.
     pub members: [Member; MEMBERS_MAX],
-    /// The nested groups, by number; entry 0 is unused. All-zero outside of an embedder.
-    pub groups: [Group; GROUPS_MAX],
+    /// The nested groups, by number; entry 0 is unused. All-zero outside of an embedder. Used by
+    /// the methods of [`nested`](crate::nested).
+    pub(crate) groups: [Group; GROUPS_MAX],
     /// Owners of each cluster of the shared devices. Written by the supervisor.
     pub cluster_owners: [AtomicU32; CLUSTERS_MAX],
 }
@@ -252,10 +258,16 @@ impl Segment {
         if self.header.scope.load(Relaxed) == Scope::Resident as u32 { Scope::Resident } else { Scope::Total }
     }
 
-    /// The folio sizes that members may make. Cost: two loads.
+    /// The folio sizes that members may make. No bit is set above the largest order. Cost: two
+    /// loads.
     pub fn folio_orders(&self) -> FolioOrders {
         let Header { orders_always, orders_madvise, .. } = &self.header;
-        FolioOrders { always: orders_always.load(Relaxed), madvise: orders_madvise.load(Relaxed) }
+        FolioOrders { always: orders_always.load(Relaxed), madvise: orders_madvise.load(Relaxed) }.known()
+    }
+
+    /// The readahead from slow devices, as a power of two of pages: 0 to [`PAGE_CLUSTER_MAX`].
+    pub fn page_cluster(&self) -> u32 {
+        self.header.page_cluster.load(Relaxed).min(PAGE_CLUSTER_MAX)
     }
 
     /// Sets the folio sizes that members may make. For the supervisor, before any member connects.
@@ -275,6 +287,11 @@ impl Segment {
         &self.members[..high.min(MEMBERS_MAX)]
     }
 
+    /// The entry of a member; `None` for a number that no entry has.
+    pub fn member(&self, id: u32) -> Option<&Member> {
+        self.members.get(id as usize)
+    }
+
     /// The live members. Cost: a load per entry.
     pub fn live_members(&self) -> impl Iterator<Item = &Member> {
         self.members().iter().filter(|member| member.is_live())
@@ -284,8 +301,9 @@ impl Segment {
     /// the limit. Memory that members share is counted once, and rather too high than too low
     /// ([`sharing`]). Cost: a few loads per member.
     pub fn charge_bytes(&self) -> u64 {
-        let unfound: u64 = self.live_members().map(|member| member.unfound_bytes.load(Relaxed)).sum();
-        self.certain_charge_bytes() + unfound + sharing::uncertain_bytes(&self.header, self.live_members())
+        let unfound = self.live_members().map(|member| member.unfound_bytes.load(Relaxed));
+        let uncertain = sharing::uncertain_bytes(&self.header, self.live_members());
+        saturating_sum(unfound.chain([self.certain_charge_bytes(), uncertain]))
     }
 
     /// The measured part of [`Segment::charge_bytes`]: without bytes that may be counted twice, or
@@ -296,18 +314,18 @@ impl Segment {
             Scope::Total => self.header.device_bytes.load(Relaxed),
             Scope::Resident => 0,
         };
-        let managed: u64 = self.live_members().map(Member::charge).sum();
-        managed + self.header.unmanaged_bytes.load(Relaxed) + devices
+        let unmanaged = self.header.unmanaged_bytes.load(Relaxed);
+        saturating_sum(self.live_members().map(Member::charge).chain([unmanaged, devices]))
     }
 
     /// Bytes that all members are about to take in at once. Cost: a few loads per member.
     pub fn announced_bytes(&self) -> u64 {
-        self.live_members().map(|member| member.announced_bytes.load(Relaxed)).sum()
+        saturating_sum(self.live_members().map(|member| member.announced_bytes.load(Relaxed)))
     }
 
     /// Faults that all members together have served. Cost: two loads per member.
     pub fn faults_served(&self) -> u64 {
-        self.live_members().map(|member| member.figures.faults_served()).sum()
+        saturating_sum(self.live_members().map(|member| member.figures.faults_served()))
     }
 
     /// Takes a free entry for a process; `None` when all are taken. For the supervisor alone.
@@ -335,10 +353,11 @@ impl Segment {
     /// Frees the entry of a process that has ended. For the supervisor alone, after it read the
     /// figures.
     pub fn release(&self, id: u32) {
-        self.members[id as usize].end_sharing(&self.header);
-        self.members[id as usize].charge_bytes.store(0, Relaxed);
-        self.members[id as usize].unfound_bytes.store(0, Relaxed);
-        self.members[id as usize].state.store(MemberState::Free as u32, Release);
+        let Some(member) = self.member(id) else { return };
+        member.end_sharing(&self.header);
+        member.charge_bytes.store(0, Relaxed);
+        member.unfound_bytes.store(0, Relaxed);
+        member.state.store(MemberState::Free as u32, Release);
         self.header.charge_sank.fetch_add(1, Release);
     }
 }

@@ -71,7 +71,7 @@ impl Sharing {
 
     /// Publishes the measured discount, in bytes: resident memory minus its proportional part.
     pub fn publish(&self, before: BeforeMeasuring, discount: u64) {
-        self.until.store(before.ended + discount, Relaxed);
+        self.until.store(before.ended.saturating_add(discount), Relaxed);
         // A reader that finds the new stamp finds the new discount, so the sum is never too low in
         // between.
         self.seen.store(before.unshared, Release);

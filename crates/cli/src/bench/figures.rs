@@ -35,7 +35,7 @@ pub fn own() -> io::Result<Option<OwnFigures>> {
 impl Engine for OwnFigures {
     fn served(&self) -> Served {
         let figures = &self.segment.members[self.member].figures;
-        let faults = figures.faults_served() + figures.counter(Counter::WriteProtectFaults);
+        let faults = figures.faults_served().saturating_add(figures.counter(Counter::WriteProtectFaults));
         // Major faults are read last, so that no fault in `faults` is missing among them.
         Served { faults, from_store: figures.counter(Counter::MajorFaults) }
     }

@@ -27,15 +27,22 @@ pub struct Run {
 impl Run {
     /// Prepares `folioswap run --memory 64M --agent none OPTIONS -- CMD`.
     pub fn new(options: &[&str], cmd: &[&str]) -> Self {
+        let agent: &[&str] = if options.contains(&"--agent") { &[] } else { &["--agent", "none"] };
+        Self::with_agent(agent, options, cmd)
+    }
+
+    /// As [`Run::new`], with the agent that is built in.
+    pub fn managed(options: &[&str], cmd: &[&str]) -> Self {
+        Self::with_agent(&[], options, cmd)
+    }
+
+    fn with_agent(agent: &[&str], options: &[&str], cmd: &[&str]) -> Self {
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let directory = std::env::temp_dir().join(format!("folioswap-test-{mark}"));
         fs::create_dir_all(&directory).expect("temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_folioswap"));
         command.args(["run", "--memory", "64M", "--stats-json"]).arg(directory.join("stats.json"));
-        if !options.contains(&"--agent") {
-            command.args(["--agent", "none"]);
-        }
-        command.args(options).arg("--").args(cmd).env(MARK, &mark).stdin(Stdio::null());
+        command.args(agent).args(options).arg("--").args(cmd).env(MARK, &mark).stdin(Stdio::null());
         Run { command, mark, directory }
     }
 

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::{Counter, Gauge};
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Scope;
+use folioswap_group::sums::saturating_sum;
 
 /// Bytes that relatives may share without effect on any decision.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
@@ -55,22 +56,20 @@ impl Engine {
     pub(crate) fn stored_by(&self, group: u32) -> u64 {
         let segment = self.segment();
         let in_memory = if group == WHOLE { segment.header.device_bytes.load(Relaxed) } else { 0 };
-        self.sum_over(group, Gauge::MemUsedTotal) + in_memory
+        self.sum_over(group, Gauge::MemUsedTotal).saturating_add(in_memory)
     }
 
     /// The sum of a figure over the members of a group, as last published.
     pub(crate) fn sum_over(&self, group: u32, gauge: Gauge) -> u64 {
-        self.segment().members_within(group).map(|member| member.figures.gauge(gauge)).sum()
+        saturating_sum(self.segment().members_within(group).map(|member| member.figures.gauge(gauge)))
     }
 
     /// Whether the devices of any group that this process is in occupy more than this part of its
     /// limit (2: half).
     pub(crate) fn store_exceeds(&self, part: u64) -> bool {
         let segment = self.segment();
-        let groups = segment.around(self.member().group.load(Relaxed));
-        let mut exceeding =
-            groups.filter(|&group| self.stored_by(group) > segment.limit_of(group).load(Relaxed) / part);
-        exceeding.next().is_some()
+        let mut groups = segment.around(self.member().group());
+        groups.any(|group| self.stored_by(group) > segment.limit_of(group) / part)
     }
 
     /// Publishes the store's figures.

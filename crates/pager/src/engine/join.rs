@@ -10,7 +10,7 @@ use folioswap_group::counters::Counter;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
 use folioswap_group::protocol::{Ending, Kind, Note, welcome};
-use folioswap_group::segment::Segment;
+use folioswap_group::segment::{MEMBERS_MAX, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
 use rustix::fd::{BorrowedFd, IntoRawFd};
@@ -37,6 +37,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         return Err(Errno::CONNREFUSED);
     }
     let [id, flags, devices] = answer.words;
+    let id = member_id(id)?;
     let devices = DeviceMask::from_bits(devices as u32);
     let count = (devices.len() as usize).min(DEVICES_MAX);
     let (segment, device_descriptors) = (came[0], &came[1..=count]);
@@ -71,7 +72,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         engine.space.shared_devices().set(number, device, descriptor);
         engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));
     }
-    engine.membership.member.store(id as u32, Release);
+    engine.membership.member.store(id, Release);
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
@@ -98,6 +99,11 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// The number of this member's entry, as the welcome has it.
+fn member_id(word: u64) -> Result<u32, Errno> {
+    u32::try_from(word).ok().filter(|&id| (id as usize) < MEMBERS_MAX).ok_or(Errno::PROTO)
 }
 
 /// Leaves this process unmanaged, because it cannot be managed. If none of its memory was ever

@@ -206,7 +206,7 @@ impl Engine {
     /// which is a fraction of the grace.
     pub(crate) fn headroom(&self) -> u64 {
         let bound = self.bound();
-        (bound.limit + BLOCK as u64).saturating_sub(bound.charge)
+        bound.limit.saturating_add(BLOCK as u64).saturating_sub(bound.charge)
     }
 
     /// Takes a huge page of zeroes from the system, where the system has one and there is headroom
@@ -243,7 +243,7 @@ impl Engine {
         let waits = |state: &AtomicU8| matches!(state.load(Relaxed), USED | CLEARED);
         let more = if self.pool.all().iter().any(waits) { 0 } else { BLOCK as u64 };
         let bound = self.bound();
-        bound.charge + more + bytes <= bound.limit
+        bound.charge.saturating_add(more + bytes) <= bound.limit
     }
 
     /// Records that the huge page has been moved to this block of the program.

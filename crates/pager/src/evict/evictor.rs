@@ -202,7 +202,7 @@ impl Evictor {
     fn take_in(&mut self, view: View) {
         let engine = self.engine;
         // Room is made for announced memory, but nobody waits as if it were there.
-        let claimed = view.total + engine.segment().announced_bytes();
+        let claimed = view.total.saturating_add(engine.segment().announced_bytes());
         let scan_wanted = engine.mappings.scan_wanted.load(Acquire) != 0;
         let is_embedded = engine.embedded.is_on();
         if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {
@@ -220,7 +220,8 @@ impl Evictor {
         let View { total, marks, .. } = view;
         // Demotion waits for a disk. At the limit, and while memory is touched that is too new to
         // be looked at, taking pages out is more urgent: the store's excess goes on later.
-        let is_short = total >= marks.low || total + self.engine.missing_huge_page_bytes() >= marks.low;
+        let with_missing = || total.saturating_add(self.engine.missing_huge_page_bytes());
+        let is_short = total >= marks.low || with_missing() >= marks.low;
         let may_demote = is_short && total < marks.limit && sys::now_ns() >= self.survey.growing_until_ns;
         let demoted = if may_demote { self.demote_excess() } else { 0 };
         let memory = if total < marks.limit { Memory::Ample } else { Memory::Short };
@@ -360,7 +361,8 @@ impl Evictor {
     fn interval(&self, headroom: u64) -> u64 {
         let now = sys::now_ns();
         let grace = grace(self.engine.least_limit());
-        let until_full = ((headroom + grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
+        let until_full =
+            (headroom.saturating_add(grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
         let idle_ns = now.saturating_sub(self.survey.idle_since_ns);
         if idle_ns > 1_000_000_000 {
             return until_full.clamp(10_000_000, 4 * INTERVAL_MAX_NS);
@@ -406,6 +408,6 @@ impl Engine {
     /// Whether there is room for a copy of everything that this process shares, the group being
     /// charged `total` bytes. Then no thread that writes to a shared page needs to wait.
     fn has_room_for_copies(&self, total: u64, marks: Watermarks) -> bool {
-        total + self.member().evictable_bytes.load(Relaxed) < marks.high
+        total.saturating_add(self.member().evictable_bytes.load(Relaxed)) < marks.high
     }
 }

@@ -80,7 +80,7 @@ impl Evictor {
         let charge = engine.charge_of(self.survey.size.anonymous) + self.counted_shmem();
         // A thread that takes in memory by faults is charged for it there: this memory came past
         // them.
-        if charge > me.charge_bytes.swap(charge, Relaxed) + UNTOLD_BYTES {
+        if charge > me.charge_bytes.swap(charge, Relaxed).saturating_add(UNTOLD_BYTES) {
             self.survey.scans_in_vain = 0;
         }
         if engine.fork.has_relatives() {

@@ -78,12 +78,12 @@ impl Evictor {
         let published = engine.figures().gauge(Gauge::ComprDataSize);
         // Each member of a group gives its part of the group's excess.
         let part = |group| {
-            let limit = segment.limit_of(group).load(Relaxed);
-            let all =
-                engine.sum_over(group, Gauge::ComprDataSize).saturating_sub(published) + own.compr_data_size;
+            let limit = segment.limit_of(group);
+            let others = engine.sum_over(group, Gauge::ComprDataSize).saturating_sub(published);
+            let all = others.saturating_add(own.compr_data_size);
             part_of(own.objects, all.saturating_sub(limit / 100 * SHARES[0]), all)
         };
-        segment.around(engine.member().group.load(Relaxed)).map(part).max().unwrap_or(0)
+        segment.around(engine.member().group()).map(part).max().unwrap_or(0)
     }
 
     /// Pages beyond the share that this process's own refaults allow.

@@ -6,6 +6,7 @@ use crate::kernel::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Member;
+use folioswap_group::sums::saturating_sum;
 use folioswap_policy::reclaim::shares::own_share;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
@@ -29,7 +30,7 @@ impl Evictor {
         for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
             let marks = Watermarks::of(limit);
             // Room is made for memory that is about to come in.
-            let total = charge + if group == WHOLE { segment.announced_bytes() } else { 0 };
+            let total = charge.saturating_add(if group == WHOLE { segment.announced_bytes() } else { 0 });
             let reclaiming = &mut self.shortage.reclaiming[depth];
             if total <= marks.low {
                 *reclaiming = false;
@@ -69,7 +70,7 @@ impl Evictor {
         }
         let (missing, Bound { limit, charge, .. }) =
             (self.engine.missing_huge_page_bytes(), self.engine.bound());
-        let (marks, total) = (Watermarks::of(limit), charge + missing);
+        let (marks, total) = (Watermarks::of(limit), charge.saturating_add(missing));
         let is_beyond = |mark| missing > 0 && total > mark;
         self.shortage.making_headroom = is_beyond(marks.low)
             && (self.shortage.making_headroom || is_beyond(marks.high))
@@ -80,7 +81,7 @@ impl Evictor {
     fn evictable_of_others(&self) -> u64 {
         let me: *const Member = self.engine.member();
         let others = self.engine.segment().live_members().filter(|&member| !core::ptr::eq(member, me));
-        others.map(|member| member.evictable_bytes.load(Relaxed)).sum()
+        saturating_sum(others.map(|member| member.evictable_bytes.load(Relaxed)))
     }
 
     /// Notes that a batch that was to make headroom found nothing for it.

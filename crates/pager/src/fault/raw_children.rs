@@ -6,6 +6,7 @@ use crate::engine::raw_tables::CHILDREN_MAX;
 use crate::kernel::uffd::Userfault;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::protocol::Ending;
+use folioswap_group::sums::saturating_sum;
 use folioswap_policy::page_table::PageTable;
 
 #[derive(Clone, Copy)]
@@ -61,11 +62,11 @@ impl Unfound {
         let member = engine.member();
         self.forget(engine.segment().header.census_walks.load(Relaxed));
         let ended = member.sharing.ended_bytes();
-        self.recent[0] += ended.wrapping_sub(self.ended_seen);
+        self.recent[0] = self.recent[0].saturating_add(ended.wrapping_sub(self.ended_seen));
         self.ended_seen = ended;
         let known = self.walks_seen.wrapping_sub(self.youngest) > WALKS as u32;
         let missed = if known { WALKS_KNOWN } else { WALKS };
-        member.unfound_bytes.store(self.recent[..missed].iter().sum(), Relaxed);
+        member.unfound_bytes.store(saturating_sum(self.recent[..missed].iter().copied()), Relaxed);
     }
 
     /// Notes that a child was born.

@@ -9,10 +9,9 @@
 use crate::engine::Engine;
 use crate::fault::reads::{AHEAD_PAGES, Reads};
 use crate::units::{BLOCK_PAGES, PageAddr, PageInBlock, Pages};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Acquire;
 use folioswap_devices::FileSlot;
 use folioswap_group::counters::Counter;
-use folioswap_group::segment::PAGE_CLUSTER_MAX;
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
 
@@ -58,7 +57,7 @@ impl Reads {
         slot: FileSlot,
         found: Found,
     ) {
-        let most = 1 << engine.segment().header.page_cluster.load(Relaxed).min(PAGE_CLUSTER_MAX);
+        let most = 1 << engine.segment().page_cluster();
         let devices = engine.space.shared_devices();
         if most == 1 || devices.is_synchronous(slot) {
             return;

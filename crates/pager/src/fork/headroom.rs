@@ -27,7 +27,7 @@ impl Engine {
         let brink = Watermarks::of(limit).brink;
         let began_ns = sys::now_ns();
         self.wait_for_charge(|charge, now| {
-            let total = charge + CHILD_BYTES;
+            let total = charge.saturating_add(CHILD_BYTES);
             let patience_ns = if total < brink { PATIENCE_NS } else { PATIENCE_BRINK_NS };
             if total <= limit || now - began_ns >= patience_ns {
                 return true;

@@ -105,7 +105,7 @@ impl Engine {
                 return;
             }
         }
-        let is_far = || segment.charge_bytes() + (bytes as u64) < watermarks.engage;
+        let is_far = || segment.charge_bytes().saturating_add(bytes as u64) < watermarks.engage;
         if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
             return;
         }
@@ -142,7 +142,7 @@ impl Engine {
         }
         // Announce first, then look: of two threads that come together, one sees the other.
         let headroom = self.announce(bytes);
-        let is_far = segment.charge_bytes() + segment.announced_bytes() < watermarks.engage;
+        let is_far = segment.charge_bytes().saturating_add(segment.announced_bytes()) < watermarks.engage;
         if is_far { Filling::AtOnce(Some(headroom)) } else { Filling::ByFaults }
     }
 
@@ -165,7 +165,7 @@ impl Engine {
         let began_ns = sys::now_ns();
         let (mut least, mut since_ns) = (u64::MAX, began_ns);
         self.wait_for_charge(|charge, now| {
-            let total = charge + segment.announced_bytes();
+            let total = charge.saturating_add(segment.announced_bytes());
             if total < least.saturating_sub(PROGRESS_BYTES) {
                 (least, since_ns) = (total, now);
             }

@@ -19,8 +19,8 @@ pub fn own_share(
 ) -> u64 {
     let (mut idle, mut active) = (0u64, 0u64);
     for member in segment.members_within(group) {
-        let evictable = member.evictable_bytes.load(Relaxed);
-        *if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active } += evictable;
+        let sum = if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active };
+        *sum = sum.saturating_add(member.evictable_bytes.load(Relaxed));
     }
     let from_idle = excess.min(idle);
     let from_active = (excess - from_idle).min(active);
@@ -32,7 +32,8 @@ pub fn own_share(
         if total == 0 {
             continue;
         }
-        let share = (part as u128 * evictable / total as u128) as u64;
+        // The members may have published other values since the sums were made.
+        let share = (part as u128 * evictable / total as u128).min(part as u128) as u64;
         if core::ptr::eq(member, me) {
             own = share;
         } else if share >= PAGE as u64 {

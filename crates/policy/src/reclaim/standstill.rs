@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::nested::Bound;
 use folioswap_group::segment::Segment;
+use folioswap_group::sums::saturating_sum;
 
 /// How long the group must be at its limit without any progress anywhere.
 const STUCK_NS: u64 = 3_000_000_000;
@@ -50,7 +51,8 @@ impl Standstill {
     /// Only the certain charge counts here. Bytes that may be counted twice keep faults waiting
     /// until a member has measured, but are no reason to end anything.
     pub fn look(&mut self, segment: &Segment, bound: Bound, freed: u64) -> Sight {
-        let served = segment.members_within(bound.group).map(|member| member.figures.faults_served()).sum();
+        let members = segment.members_within(bound.group);
+        let served = saturating_sum(members.map(|member| member.figures.faults_served()));
         let is_certain = segment.certain_charge_within(bound.group) >= bound.limit;
         if !bound.is_reached() || freed > 0 || served != self.served || !is_certain {
             self.served = served;

@@ -20,7 +20,7 @@ pub struct Watermarks {
 /// Returns by how many bytes a limit may be exceeded where nothing can be freed for a while: half
 /// of the promised bound (5 % and 16 MiB).
 pub fn grace(limit: u64) -> u64 {
-    limit / 40 + (8 << 20)
+    (limit / 40).saturating_add(8 << 20)
 }
 
 impl Watermarks {
@@ -32,7 +32,7 @@ impl Watermarks {
             low: limit - 3 * step,
             high: limit - 2 * step,
             limit,
-            brink: limit + grace(limit),
+            brink: limit.saturating_add(grace(limit)),
         }
     }
 }

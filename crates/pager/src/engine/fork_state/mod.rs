@@ -113,7 +113,7 @@ impl ForkState {
     /// Asks the parent to stop serving this child, which has its userfaultfd now, and waits until
     /// the parent did or is gone; then the engine belongs to this process alone.
     pub(crate) fn take_over(&self, engine: &Engine) {
-        let parent = &engine.segment().members[self.inherited_from.load(Relaxed) as usize];
+        let Some(parent) = engine.segment().member(self.inherited_from.load(Relaxed)) else { return };
         let pid = self.inherited_pid.load(Relaxed);
         // Our copy of the number is that of our own fork until we fork ourselves, which waits until
         // we are on our own.

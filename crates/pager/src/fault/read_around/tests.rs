@@ -2,7 +2,7 @@ use super::*;
 use crate::fault::reading::{Purpose, Taken};
 use crate::test_memory;
 use crate::units::{BlockAddr, PAGE};
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::Page;
 use folioswap_policy::page::PageWord;
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
