@@ -47,8 +47,8 @@ pub unsafe fn count(array: Strings) -> usize {
     count
 }
 
-/// The agent's own path in the value of an LD_PRELOAD: the first one, `/proc/PID/fd/N`, the
-/// supervisor's copy in memory.
+/// The agent's own path in the value of an LD_PRELOAD: the first one, to the supervisor's copy in
+/// memory.
 pub fn agent_of(preload: &[u8]) -> &[u8] {
     paths(preload).next().unwrap_or_default()
 }

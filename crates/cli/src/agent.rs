@@ -1,22 +1,37 @@
-//! The agent that is preloaded: it is embedded in the command and put into a sealed memfd at run
-//! time, so that no file is left behind.
+//! The agent that is preloaded: it is embedded in the command and put into memory at run time, so
+//! that no file is left behind.
+//!
+//! Its path goes through the supervisor's descriptors and may outlive the run in somebody's
+//! environment. It is made so that it cannot come to mean another file
+//! (`docs/decisions/0038-the-agents-name.md`).
 
 use crate::error::Error;
+use folioswap_supervisor::processes::descriptors;
 use rustix::{
-    fd::OwnedFd,
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat},
     io::Errno,
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags},
+    rand::{GetRandomFlags, getrandom},
 };
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, fs, io, path::Path};
 
 /// The agent that `build.rs` built; empty when the source tree had no agent.
 static EMBEDDED: &[u8] = include_bytes!(env!("FOLIOSWAP_AGENT_FILE"));
 
-/// Makes the memfd of the agent; `None` when the developer asked for no agent.
+/// The agent in memory.
+pub struct Agent {
+    /// The descriptor through which the dynamic linker reaches it, as long as this process lives.
+    pub descriptor: OwnedFd,
+    /// Its name in the directory that the descriptor is; `None` when the descriptor is the agent.
+    pub name: Option<String>,
+}
+
+/// Puts the agent into memory; `None` when the developer asked for no agent.
 ///
 /// # Errors
 /// This build has no agent, the file of `--agent` is unreadable, or the memfd cannot be made.
-pub fn memfd(chosen: Option<&Path>) -> Result<Option<OwnedFd>, Error> {
+pub fn prepare(chosen: Option<&Path>) -> Result<Option<Agent>, Error> {
     let bytes: Cow<'static, [u8]> = match chosen {
         Some(path) if path == Path::new("none") => return Ok(None),
         Some(path) => {
@@ -25,6 +40,60 @@ pub fn memfd(chosen: Option<&Path>) -> Result<Option<OwnedFd>, Error> {
         None if EMBEDDED.is_empty() => return Err(Error::NoAgent),
         None => Cow::Borrowed(EMBEDDED),
     };
+    match in_directory(&bytes) {
+        Ok(agent) => Ok(Some(agent)),
+        // Only root may mount, and not in every container.
+        Err(_) => in_memfd(&bytes).map(Some),
+    }
+}
+
+/// Puts the agent under a name that nobody can guess into a directory in memory, a read-only mount
+/// that is in no mount namespace. The kernel frees it with its last descriptor.
+fn in_directory(bytes: &[u8]) -> Result<Agent, Errno> {
+    let mut random = [0_u8; 16];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    let name = format!("libfolioswap_agent-{:032x}.so", u128::from_ne_bytes(random));
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // Other users may open a file by its name, and cannot list the names.
+    rustix::mount::fsconfig_set_string(&context, "mode", "0711")?;
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let directory = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(&directory, &name, flags, Mode::empty())?;
+    // The mask of the user has no say in the mode.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o555))?;
+    write_all(&file, bytes)?;
+    drop(file);
+    make_read_only(directory.as_fd())?;
+    Ok(Agent { descriptor: directory, name: Some(name) })
+}
+
+/// Makes a mount read-only, so that no descendant of root changes the agent for the others.
+fn make_read_only(mount: BorrowedFd<'_>) -> Result<(), Errno> {
+    let read_only =
+        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the call reads a terminated string and a structure of the given size; the descriptor
+    // is open.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const read_only,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+}
+
+/// Puts the agent into a sealed memfd with a random descriptor number.
+fn in_memfd(bytes: &[u8]) -> Result<Agent, Error> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels from 6.3 can forbid executable memfds unless the flag asks for one; older kernels
     // refuse the flag.
@@ -33,13 +102,17 @@ pub fn memfd(chosen: Option<&Path>) -> Result<Option<OwnedFd>, Error> {
             if error == Errno::INVAL { memfd_create("libfolioswap_agent.so", flags) } else { Err(error) }
         })
         .map_err(Error::system("memfd_create for the agent"))?;
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let written =
-            rustix::io::write(&fd, rest).map_err(Error::system("writing the agent to its memfd"))?;
-        rest = &rest[written..];
-    }
+    write_all(&fd, bytes).map_err(Error::system("writing the agent to its memfd"))?;
     fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)
         .map_err(Error::system("sealing the agent's memfd"))?;
-    Ok(Some(fd))
+    let descriptor = descriptors::at_random_number(fd).map_err(Error::system("getrandom"))?;
+    Ok(Agent { descriptor, name: None })
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = rustix::io::write(file, bytes)?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
 }

@@ -73,7 +73,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
     if !findings.works() {
         return Err(Error::Host(findings.refusal()));
     }
-    let agent = agent::memfd(arguments.agent.as_deref())?;
+    let agent = agent::prepare(arguments.agent.as_deref())?;
     let asked = Wanted {
         swap: &arguments.swap,
         swap_dir: arguments.swap_dir.as_deref(),
@@ -123,7 +123,9 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         json,
         started: Instant::now(),
     };
-    Ok((settings, Start { program: program.path, arguments: arguments.command.clone(), group, agent }))
+    let (agent, agent_name) = agent.map_or((None, None), |agent| (Some(agent.descriptor), agent.name));
+    let arguments = arguments.command.clone();
+    Ok((settings, Start { program: program.path, arguments, group, agent, agent_name }))
 }
 
 /// Refuses to run inside a group: a group within a group would have two agents in one process.

@@ -3,6 +3,13 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, getrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// The end of the numbers of [`at_random_number`]. The kernel's table has 8 bytes for each number
+/// up to the highest open one.
+const NUMBERS_END: u64 = 1 << 15;
 
 /// Opens `/dev/null` in place of each closed descriptor of 0, 1 and 2, so that no file of ours ever
 /// gets these numbers. They are close-on-exec: a program that we start finds them closed, as we
@@ -54,6 +61,21 @@ fn close_range(first: u32, last: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
+/// Moves a descriptor to a random number in the upper half of those that this process may have, up
+/// to 32768, close-on-exec. A process that does not mean to has no such number. The descriptor
+/// keeps its number when none of them is free.
+///
+/// # Errors
+/// Of getrandom(2).
+pub fn at_random_number(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    let mut random = [0_u8; 8];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    let end = getrlimit(Resource::Nofile).current.map_or(NUMBERS_END, |most| most.min(NUMBERS_END));
+    let (first, numbers) = (end / 2, (end - end / 2).max(1));
+    let number = first + u64::from_ne_bytes(random) % numbers;
+    Ok(fcntl_dupfd_cloexec(&fd, number as RawFd).unwrap_or(fd))
+}
+
 /// A duplicate of standard error that survives whatever is done to descriptor 2.
 pub fn saved_stderr() -> Option<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC on descriptor 2 gives a new descriptor or fails.
@@ -61,3 +83,6 @@ pub fn saved_stderr() -> Option<OwnedFd> {
     // SAFETY: the descriptor is new and has no other owner.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,8 +31,10 @@ pub struct Start {
     pub arguments: Vec<OsString>,
     /// The abstract name of the group's socket.
     pub group: String,
-    /// The memfd of the agent; `None` preloads nothing.
+    /// The agent, or the directory that has it; `None` preloads nothing.
     pub agent: Option<OwnedFd>,
+    /// The name of the agent in that directory; `None` when the descriptor is the agent itself.
+    pub agent_name: Option<String>,
 }
 
 /// Why CMD was not started.
@@ -138,10 +140,15 @@ impl Start {
 
     /// Our environment with the name of the group, and with the agent in front of the user's own
     /// preloaded objects. The path of the agent is valid as long as the calling process lives.
+    /// Afterwards it names nothing: `docs/decisions/0038-the-agents-name.md`.
     fn environment(&self) -> impl Iterator<Item = OsString> + '_ {
         let agent = self.agent.as_ref();
         let preload = agent.map(|fd| {
             let mut value = OsString::from(format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()));
+            if let Some(name) = &self.agent_name {
+                value.push("/");
+                value.push(name);
+            }
             if let Some(users) = env::var_os(PRELOAD_VARIABLE).filter(|users| !users.is_empty()) {
                 value.push(":");
                 value.push(users);
