@@ -157,10 +157,10 @@ impl Handler {
             }
             return;
         }
-        let sequence = u64::from(fork.sequence.load(Relaxed));
+        let number = fork.handshake_of(engine.member().pid.load(Relaxed));
         let child = Userfault(fork.child_userfault.load(Relaxed));
-        if engine.member().fork_ack.load(Acquire) == sequence {
-            engine.member().fork_done.store(sequence, Release);
+        if engine.member().fork_ack.load(Acquire) == number {
+            engine.member().fork_done.store(number, Release);
             self.thaw();
             return;
         }

@@ -110,6 +110,14 @@ impl ForkState {
         Ok(())
     }
 
+    /// The number of the last fork of the process `parent` (its process id in the segment) in the
+    /// handshake with its child; it is no secret. A child whose parent has ended may still answer
+    /// in the entry of the segment that another process has by then: its process id keeps them
+    /// apart.
+    pub(crate) fn handshake_of(&self, parent: u32) -> u64 {
+        u64::from(parent) << 32 | u64::from(self.sequence.load(Relaxed))
+    }
+
     /// Asks the parent to stop serving this child, which has its userfaultfd now, and waits until
     /// the parent did or is gone; then the engine belongs to this process alone.
     pub(crate) fn take_over(&self, engine: &Engine) {
@@ -117,12 +125,11 @@ impl ForkState {
         let pid = self.inherited_pid.load(Relaxed);
         // Our copy of the number is that of our own fork until we fork ourselves, which waits until
         // we are on our own.
-        let sequence = u64::from(self.sequence.load(Relaxed));
-        parent.fork_ack.store(sequence, Release);
+        let number = self.handshake_of(pid);
+        parent.fork_ack.store(number, Release);
         // The numbers of one parent ascend: the parent may have finished a later fork before we
         // look.
-        while parent.fork_done.load(Acquire) < sequence && parent.is_live() && parent.pid.load(Relaxed) == pid
-        {
+        while parent.fork_done.load(Acquire) < number && parent.is_live() && parent.pid.load(Relaxed) == pid {
             rustix::thread::sched_yield();
         }
     }
