@@ -186,7 +186,7 @@ unit() {
     local names=()
     mapfile -t names < <(tests_of_crates)
     # The short form of the models of slots (loom and shuttle) is among these tests.
-    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib --bins "${names[@]/#/--test=}"
+    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
     tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
     without_system
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then

@@ -68,6 +68,14 @@ fn install(root: &Path) {
         .arg(here())
         .args(["install", "PREFIX=/usr"])
         .arg(format!("DESTDIR={}", root.display()));
+    // What cargo tells a test of its package is not for a cargo below it: build scripts that look at
+    // these variables (ring's does) would run again, and with them every crate that depends on theirs.
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|start| name.starts_with(start))) {
+            make.env_remove(name);
+        }
+    }
     run(make.env("CARGO_TARGET_DIR", target));
 }
 

@@ -39,15 +39,15 @@ const NUMBERS: [u32; 9] = [0, 1, 2, 63, 64, 1000, 4096, i32::MAX as u32, u32::MA
 
 /// A segment whose words are these, by index.
 fn filled(mut word: impl FnMut(usize) -> u64) -> Box<Segment> {
-    // SAFETY: all-zero is a valid segment.
-    let mut segment = unsafe { Box::<Segment>::new_zeroed().assume_init() };
-    let words = std::ptr::from_mut(&mut *segment).cast::<u64>();
-    for index in 0..Segment::BYTES / size_of::<u64>() {
-        // SAFETY: within the segment, which is aligned to a word and consists of atomics, for which
-        // any bytes are valid; nothing else refers to it.
+    let mut segment = Box::<Segment>::new_uninit();
+    let words = segment.as_mut_ptr().cast::<u64>();
+    for index in 0..size_of::<Segment>() / size_of::<u64>() {
+        // SAFETY: within the segment, which is aligned to a word; nothing else refers to it.
         unsafe { words.add(index).write(word(index)) };
     }
-    segment
+    // SAFETY: every word is written, and the segment consists of atomics, for which any bytes are
+    // valid.
+    unsafe { segment.assume_init() }
 }
 
 /// The same, with as many live members as there can be.
