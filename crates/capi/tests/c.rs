@@ -68,10 +68,11 @@ fn install(root: &Path) {
         .arg(here())
         .args(["install", "PREFIX=/usr"])
         .arg(format!("DESTDIR={}", root.display()));
-    // What cargo tells a test of its package is not for a cargo below it: build scripts that look at
-    // these variables (ring's does) would run again, and with them every crate that depends on theirs.
+    // Cargo's variables about the package of a test must not reach a cargo below it: build scripts
+    // that look at them (ring's looks at OUT_DIR) would run again, and every crate that depends on
+    // theirs would be built again.
     for (name, _) in std::env::vars_os() {
-        let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
+        let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "OUT_DIR"];
         if name.to_str().is_some_and(|name| of_package.iter().any(|start| name.starts_with(start))) {
             make.env_remove(name);
         }
