@@ -82,21 +82,38 @@ address! {
     BlockAddr, BLOCK
 }
 
+macro_rules! lies_in_block {
+    ($name:ident, $unit:literal) => {
+        impl $name {
+            #[doc = concat!("The block that contains the ", $unit, ".")]
+            #[inline]
+            pub const fn block(self) -> BlockAddr {
+                BlockAddr::containing(self.0)
+            }
+            #[doc = concat!("The index in its block of the page with which the ", $unit, " begins.")]
+            #[inline]
+            pub const fn index(self) -> PageInBlock {
+                PageInBlock::new(self.0 / PAGE % BLOCK_PAGES)
+            }
+        }
+
+        impl From<$name> for BlockAddr {
+            #[inline]
+            fn from(unit: $name) -> Self {
+                unit.block()
+            }
+        }
+    };
+}
+
+lies_in_block!(PageAddr, "page");
+lies_in_block!(PieceAddr, "piece");
+
 impl PageAddr {
     /// The piece that contains the page.
     #[inline]
     pub const fn piece(self) -> PieceAddr {
         PieceAddr::containing(self.0)
-    }
-    /// The block that contains the page.
-    #[inline]
-    pub const fn block(self) -> BlockAddr {
-        BlockAddr::containing(self.0)
-    }
-    /// The index of the page in its block.
-    #[inline]
-    pub const fn index(self) -> PageInBlock {
-        PageInBlock::new(self.0 / PAGE % BLOCK_PAGES)
     }
     /// The number of the page in its piece (0..16).
     #[inline]
@@ -110,16 +127,6 @@ impl PieceAddr {
     #[inline]
     pub const fn page(self, number: usize) -> PageAddr {
         PageAddr(self.0 + number * PAGE)
-    }
-    /// The block that contains the piece.
-    #[inline]
-    pub const fn block(self) -> BlockAddr {
-        BlockAddr::containing(self.0)
-    }
-    /// The index of its first page in its block.
-    #[inline]
-    pub const fn index(self) -> PageInBlock {
-        PageInBlock::new(self.0 / PAGE % BLOCK_PAGES)
     }
 }
 
@@ -192,20 +199,6 @@ impl PageInBlock {
     #[inline]
     pub fn all() -> impl DoubleEndedIterator<Item = Self> + Clone {
         Self::range(0..BLOCK_PAGES)
-    }
-}
-
-impl From<PageAddr> for BlockAddr {
-    #[inline]
-    fn from(page: PageAddr) -> Self {
-        page.block()
-    }
-}
-
-impl From<PieceAddr> for BlockAddr {
-    #[inline]
-    fn from(piece: PieceAddr) -> Self {
-        piece.block()
     }
 }
 
