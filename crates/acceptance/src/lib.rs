@@ -20,7 +20,7 @@ pub mod mount;
 pub mod programs;
 pub mod ratio;
 pub mod shown;
-pub mod skipping;
+pub use folioswap_test_support::skipping;
 pub mod traces;
 pub mod waiting;
 
@@ -28,3 +28,20 @@ pub use folioswap_bench::{data, memory};
 
 /// One mebibyte.
 pub const MIB: u64 = 1 << 20;
+
+/// Ends the test as skipped.
+#[macro_export]
+macro_rules! skip {
+    ($($reason:tt)*) => {{
+        $crate::skipping::note(&format!($($reason)*));
+        return;
+    }};
+}
+
+/// Skips the test when one of the named programs is not installed.
+#[macro_export]
+macro_rules! need {
+    ($($program:expr),*) => {
+        $(if $crate::programs::which($program).is_none() { $crate::skip!("{} is not installed", $program); })*
+    };
+}

@@ -49,12 +49,7 @@ fn run(command: &mut Command) -> String {
 fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
-        eprintln!("SKIP: no {program} for the C API");
-        if let Some(file) = std::env::var_os("FOLIOSWAP_SKIP_FILE") {
-            use std::io::Write;
-            let file = std::fs::File::options().append(true).open(file);
-            let _ = file.map(|mut file| writeln!(file, "SKIP folioswap-capi: no {program}"));
-        }
+        folioswap_test_support::skipping::note(&format!("no {program} for the C API"));
     }
     there
 }

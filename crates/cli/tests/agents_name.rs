@@ -3,6 +3,7 @@
 
 mod supervisor_support;
 
+use folioswap_test_support::skipping;
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
@@ -78,7 +79,7 @@ fn another_process_with_the_supervisors_number_is_not_loaded() {
 #[test]
 fn without_mounts_the_number_is_random() {
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
-        eprintln!("skipped: only root can give up the right to mount, by setpriv");
+        skipping::note("only root can give up the right to mount, by setpriv");
         return;
     }
     let script = "echo \"$LD_PRELOAD\"; sh -c 'grep -c libfolioswap_agent /proc/self/maps'; ulimit -Hn";

@@ -3,40 +3,14 @@
 
 mod supervisor_support;
 
-use folioswap_group::{
-    protocol::{GROUP_VARIABLE, Kind, Message},
-    segment::Segment,
-};
-use folioswap_supervisor::ipc::wire;
-use rustix::{
-    fd::OwnedFd,
-    mm::{MapFlags, ProtFlags, mmap},
-};
 use std::{
     process::{Command, Stdio},
     sync::atomic::Ordering::{Relaxed, Release},
 };
-use supervisor_support::Run;
+use supervisor_support::{Run, members::Member};
 
 /// Memory of each of the two processes; one and a half times the limit of 64 MiB together.
 const BYTES: usize = 48 << 20;
-
-/// Says hello once more, beside the agent of this process; returns the connection and the segment.
-fn join() -> (OwnedFd, &'static Segment) {
-    let group = std::env::var(GROUP_VARIABLE).expect("in a group");
-    let socket = wire::connect_to(&group).expect("the group's socket");
-    wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
-    let welcome = wire::receive(&socket).expect("received").expect("an answer");
-    assert_eq!(welcome.message.kind(), Some(Kind::Welcome));
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: maps the whole sealed segment, which stays mapped; it consists of atomics.
-    let segment = unsafe {
-        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, &welcome.descriptors[0], 0)
-            .expect("mmap")
-            .cast::<Segment>()
-    };
-    (socket, segment)
-}
 
 /// Changes each page, and checks that the rest of it is as it was left.
 fn walk(memory: &mut [u64], round: u64) {
@@ -71,7 +45,8 @@ fn damaging_member() {
     victim.args(["damaging_member", "--exact", "--nocapture"]).env("DAMAGE", "victim").stdin(Stdio::piped());
     let mut victim = victim.stdout(Stdio::null()).spawn().expect("started");
     let mut lines = victim.stdin.take().expect("piped");
-    let (_connection, segment) = join();
+    // Says hello once more, beside the agent of this process.
+    let Member { segment, socket: _connection, .. } = Member::join();
     let header = &segment.header;
     for (round, wrong) in [0, 1, 63, 64, 1000, i32::MAX as u32, u32::MAX].into_iter().enumerate() {
         use std::io::Write;

@@ -5,6 +5,7 @@ mod supervisor_support;
 
 use folioswap_group::protocol::{Ending, Kind, Lost, Message, Note, OutOfMemory, RAW_CHILDREN_MAX};
 use folioswap_supervisor::ipc::wire;
+use folioswap_test_support::skipping;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
@@ -20,10 +21,9 @@ use std::{
     time::{Duration, Instant},
 };
 use supervisor_support::{
-    kill,
     members::{
-        Member, answer, connect, exit_status, fork, hello, pair, pass, play, play_with, succeeds, take,
-        userfault,
+        Member, answer, connect, end, exit_status, fork, hello, pair, pass, play, play_with, says, succeeds,
+        take, userfault,
     },
     state, wait_until,
 };
@@ -77,9 +77,7 @@ fn closed(sockets: &[OwnedFd]) -> usize {
 
 /// Asks as `folioswap swapon --show` does; the connection stays open.
 fn ask() -> OwnedFd {
-    let socket = connect();
-    wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[]).expect("sent");
-    socket
+    says(&Message::new(Kind::Query, [0; 3]))
 }
 
 /// The supervisor is alive and listens.
@@ -89,13 +87,21 @@ fn assert_answers() {
     assert_eq!(answer(&socket).message.kind(), Some(Kind::Answer));
 }
 
-/// A pipe in which this message of a userfaultfd waits many times.
-fn forged(messages: impl Iterator<Item = [u8; 32]>) -> (OwnedFd, OwnedFd) {
+/// A member hands over a pipe with messages of a userfaultfd, each of this event and with one of
+/// these numbers at this offset, and leaves: the supervisor would read them.
+fn hands_over_forged(kind: Kind, event: u8, offset: usize, numbers: impl Iterator<Item = u32>) {
     let (reader, writer) = pipe().expect("pipe");
-    for message in messages {
+    for number in numbers {
+        let mut message = [0; 32];
+        message[0] = event;
+        message[offset..offset + 4].copy_from_slice(&number.to_ne_bytes());
         rustix::io::write(&writer, &message).expect("written");
     }
-    (reader, writer)
+    let member = Member::join();
+    member.say(&Message::new(kind, [0; 3]), &[&reader]);
+    std::thread::sleep(Duration::from_millis(50));
+    drop(member);
+    std::thread::sleep(Duration::from_millis(600));
 }
 
 fn no_userfaultfd() {
@@ -129,18 +135,7 @@ fn what_is_no_userfaultfd_is_believed_in_no_message() {
 }
 
 fn forged_forks() {
-    let forks = (3..40_u32).map(|number| {
-        let mut message = [0; 32];
-        message[0] = 0x13;
-        message[8..12].copy_from_slice(&number.to_ne_bytes());
-        message
-    });
-    let (reader, _writer) = forged(forks);
-    let member = Member::join();
-    member.say(&Message::new(Kind::HoldUserfault, [0; 3]), &[&reader]);
-    std::thread::sleep(Duration::from_millis(50));
-    drop(member);
-    std::thread::sleep(Duration::from_millis(500));
+    hands_over_forged(Kind::HoldUserfault, 0x13, 8, 3..40);
     assert_answers();
     assert_eq!(Member::join().want(1), [0]);
 }
@@ -154,18 +149,9 @@ fn no_descriptor_number_is_taken_from_bytes() {
 
 fn forged_fault() {
     let victim = fork(|| std::thread::sleep(Duration::from_secs(60)));
-    let mut message = [0; 32];
-    message[0] = 0x12;
-    message[24..28].copy_from_slice(&(victim as u32).to_ne_bytes());
-    let (reader, _writer) = forged(std::iter::once(message));
-    let member = Member::join();
-    member.say(&Message::new(Kind::RawForked, [0; 3]), &[&reader]);
-    std::thread::sleep(Duration::from_millis(50));
-    drop(member);
-    std::thread::sleep(Duration::from_millis(600));
+    hands_over_forged(Kind::RawForked, 0x12, 24, std::iter::once(victim as u32));
     assert_eq!(state(victim as u32), 'S', "it sleeps on");
-    kill(victim, libc::SIGKILL);
-    exit_status(victim);
+    end(victim);
 }
 
 #[test]
@@ -200,15 +186,14 @@ fn another_users() {
     pass(&mine, None);
     std::thread::sleep(Duration::from_millis(900));
     assert_ne!(state(victim as u32), 'Z', "it waits, and was not ended");
-    kill(victim, libc::SIGKILL);
-    exit_status(victim);
+    end(victim);
 }
 
 #[test]
 fn nobody_has_a_process_of_root_ended() {
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        return eprintln!("skipped: only root can become another user");
+        return skipping::note("only root can become another user");
     }
     let (_, status, text) = play("another_users", &[]);
     assert_eq!(status, 0, "{text}");
@@ -284,13 +269,11 @@ fn crowd() {
         })
         .collect();
     crowd.iter().for_each(|_| drop(take(&here)));
-    let socket = connect();
-    wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
+    let socket = hello(0);
     assert!(stirs(&socket, 1500), "there are descriptors for a member");
     assert_eq!(Member::welcomed(socket).want(1), [0]);
     for pid in crowd {
-        kill(pid, libc::SIGKILL);
-        exit_status(pid);
+        end(pid);
     }
 }
 
@@ -352,8 +335,7 @@ fn talker() {
         assert_answers();
     }
     for pid in talkers {
-        kill(pid, libc::SIGKILL);
-        exit_status(pid);
+        end(pid);
     }
 }
 
@@ -375,9 +357,7 @@ fn outside_notes() {
         note(Note::Poisoned, 0x1000, lost),
         note(Note::Violation, 1, 0),
     ] {
-        let socket = connect();
-        wire::send(&socket, &refused, &[]).expect("sent");
-        assert_closed(&socket);
+        assert_closed(&says(&refused));
     }
     let socket = connect();
     for own in [note(Note::NoUserfault, libc::EPERM as u64, 0), note(Note::Ends, Ending::NotJoined as u64, 0)]
@@ -437,8 +417,7 @@ fn token() {
     assert_eq!(parent.want(1), [0]);
     let (here, there) = pair();
     let child = fork(|| {
-        let socket = connect();
-        wire::send(&socket, &Message::new(Kind::Hello, [77, 1, 0]), &[]).expect("sent");
+        let socket = says(&Message::new(Kind::Hello, [77, 1, 0]));
         pass(&there, Some(&userfault(None)));
         take(&there);
         assert!(!stirs(&socket, 400), "half of a token is none");

@@ -2,6 +2,7 @@
 
 mod supervisor_support;
 
+use folioswap_test_support::skipping;
 use std::process::Command;
 use supervisor_support::{Run, child_of, text_of, wait_until};
 
@@ -166,7 +167,7 @@ fn static_and_foreign_programs_are_refused() {
     let program = run.file("static");
     let built = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).output();
     if !built.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: cc -static does not work here");
+        skipping::note("cc -static does not work here");
         return;
     }
     let program = program.to_str().expect("text").to_owned();
@@ -201,7 +202,7 @@ fn a_set_user_id_program_is_refused_to_others() {
     let program = run.file("other");
     std::fs::copy("/bin/true", &program).expect("copied");
     if rustix::fs::chown(&program, Some(rustix::fs::Uid::from_raw(65534)), None).is_err() {
-        eprintln!("skipped: not root");
+        skipping::note("not root");
         return;
     }
     rustix::fs::chmod(&program, rustix::fs::Mode::from_raw_mode(0o4755)).expect("chmod");

@@ -3,7 +3,8 @@
 
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
-use crate::kernel::uffd::{Userfault, Watch};
+use crate::fault::queue::{Attempt, Fault};
+use crate::kernel::uffd::{Access, Userfault, Watch};
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::RECYCLED_BERTHS;
 use crate::units::{BLOCK, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
@@ -18,7 +19,6 @@ use folioswap_space::space::Space;
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::alloc::{Layout, alloc_zeroed};
-use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 impl Candidates {
@@ -50,15 +50,12 @@ pub(crate) fn ring_turn(engine: &Engine) -> RingTurn<'_> {
     unsafe { RingTurn::new(engine) }
 }
 
-/// Ends the calling test, because it cannot be made here: `scripts/test.sh` counts it as skipped
-/// instead of passed, from the file that `$FOLIOSWAP_SKIP_FILE` names. Called once for each test.
-pub(crate) fn skip(reason: &str) {
-    std::println!("SKIP: {reason}");
-    let Some(path) = std::env::var_os("FOLIOSWAP_SKIP_FILE") else { return };
-    let thread = std::thread::current();
-    let line = std::format!("SKIP {}: {reason}\n", thread.name().unwrap_or("?"));
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("FOLIOSWAP_SKIP_FILE is written to");
+/// Called once for each test that cannot be made here.
+pub(crate) use folioswap_test_support::skipping::note as skip;
+
+/// A fault that was just read, of thread `thread`.
+pub(crate) fn fault(address: usize, access: Access, thread: u32) -> Fault {
+    Fault { page: PageAddr::containing(address), access, thread, attempt: Attempt::First, since_ns: 0 }
 }
 
 /// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped, when

@@ -52,9 +52,7 @@ pub fn map(fd: &OwnedFd) -> &'static Segment {
 
 impl Member {
     pub fn join() -> Self {
-        let socket = connect();
-        wire::send(&socket, &Message::new(Kind::Hello, [0; 3]), &[]).expect("sent");
-        Self::welcomed(socket)
+        Self::welcomed(hello(0))
     }
 
     pub fn welcomed(socket: OwnedFd) -> Self {
@@ -146,10 +144,21 @@ pub fn forked(token: u64) -> Message {
     Message::new(Kind::Forked, [token, 0, 0])
 }
 
-pub fn hello(token: u64) -> OwnedFd {
+/// Connects and says this.
+pub fn says(message: &Message) -> OwnedFd {
     let socket = connect();
-    wire::send(&socket, &Message::new(Kind::Hello, [token, 0, 0]), &[]).expect("sent");
+    wire::send(&socket, message, &[]).expect("sent");
     socket
+}
+
+pub fn hello(token: u64) -> OwnedFd {
+    says(&Message::new(Kind::Hello, [token, 0, 0]))
+}
+
+/// Kills a child of ours and waits for it.
+pub fn end(pid: i32) {
+    kill(pid, libc::SIGKILL);
+    exit_status(pid);
 }
 
 /// Plays a role as CMD; returns the run, its status and its messages. A run that does not end is

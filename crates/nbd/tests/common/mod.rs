@@ -18,16 +18,7 @@ pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
     if !found {
-        let skipped =
-            format!("SKIP {}: {program} is not installed", std::thread::current().name().unwrap_or("?"));
-        eprintln!("{skipped}");
-        if let Some(file) = std::env::var_os("FOLIOSWAP_SKIP_FILE") {
-            use std::io::Write;
-            let _ = fs::OpenOptions::new()
-                .append(true)
-                .open(file)
-                .and_then(|mut file| writeln!(file, "{skipped}"));
-        }
+        folioswap_test_support::skipping::note(&format!("{program} is not installed"));
     }
     found
 }

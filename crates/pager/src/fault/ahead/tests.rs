@@ -3,7 +3,6 @@
 use super::*;
 use crate::engine::pool::For;
 use crate::fault::buffers::Buffers;
-use crate::fault::queue::Attempt;
 use crate::kernel::pagemap;
 use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use crate::units::PAGE;
@@ -46,7 +45,7 @@ fn blocks(engine: &Engine, start: usize) -> (Vec<usize>, Vec<usize>) {
 }
 
 fn fault(address: usize, access: Access) -> Fault {
-    Fault { page: PageAddr::containing(address), access, thread: 1, attempt: Attempt::First, since_ns: 0 }
+    crate::test_memory::fault(address, access, 1)
 }
 
 fn write_to(address: usize) -> Fault {

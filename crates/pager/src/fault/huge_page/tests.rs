@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::fault::buffers::Buffers;
-use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
@@ -11,7 +10,7 @@ use crate::store::demote::DemotionUnits;
 use crate::store::freeing::FREED;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
-use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, word_at};
+use crate::test_memory::{engine_with_pool, fault, map, skip_without_huge_page, word_at};
 use crate::units::{PIECE, PIECE_PAGES, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_devices::zstd::Decoder;
@@ -188,13 +187,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     write_back(engine, 2);
     for page in 0..2 * PIECE_PAGES {
         let address = start + page * PAGE;
-        handler.serve(Fault {
-            page: PageAddr::containing(address),
-            access: Access::Write,
-            thread: 0,
-            attempt: Attempt::First,
-            since_ns: 0,
-        });
+        handler.serve(fault(address, Access::Write, 0));
         assert_eq!(word_at(address), 9 + page as u64);
         // SAFETY: the memory is mapped by the test, and present now.
         unsafe { (address as *mut u64).write_volatile(5000 + page as u64) };
@@ -215,13 +208,7 @@ fn what_waits_in_two_places_does_not_come_back_from_the_older() {
     for page in 0..BLOCK_PAGES {
         let address = start + page * PAGE;
         if matches!(here.word(PageInBlock::new(page)).state(), PageState::Leaving(_)) {
-            handler.serve(Fault {
-                page: PageAddr::containing(address),
-                access: Access::Read,
-                thread: 0,
-                attempt: Attempt::First,
-                since_ns: 0,
-            });
+            handler.serve(fault(address, Access::Read, 0));
         }
         let wanted = if page < 2 * PIECE_PAGES { 5000 } else { 9 } + page as u64;
         assert_eq!(word_at(address), wanted, "page {page}");
@@ -274,13 +261,7 @@ fn ahead_of_a_walk_it_comes_where_it_left_as_a_huge_page() {
 fn ahead_of_a_walk_it_does_not_come_where_a_page_table_stands() {
     let Some((engine, mut handler, start)) = unadvised_stored() else { return };
     let here = block(engine, start);
-    handler.serve(Fault {
-        page: PageAddr::containing(start),
-        access: Access::Read,
-        thread: 0,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.serve(fault(start, Access::Read, 0));
     assert!(!here.left_huge.load(Relaxed), "by the fault");
     // The pages that have come, one or more, leave again.
     here.left_huge.store(true, Relaxed);
@@ -360,13 +341,7 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     // A block that is not all away is not asked for.
     let single = start + 7 * PAGE;
     engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
-    handler.serve(Fault {
-        page: PageAddr::containing(single),
-        access: Access::Write,
-        thread: 0,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.serve(fault(single, Access::Write, 0));
     assert_eq!(
         handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
         HugeSwapIn::Refused

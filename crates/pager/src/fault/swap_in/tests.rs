@@ -3,10 +3,9 @@
 use super::*;
 use crate::fault::buffers::Buffers;
 use crate::fault::handler::INTERRUPTIONS_MAX;
-use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::COPIED_AT_ONCE;
 use crate::store::freeing::FREED;
-use crate::test_memory::{map, store_page, watching_engine, word_at};
+use crate::test_memory::{fault, map, store_page, watching_engine, word_at};
 use crate::units::BLOCK_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::folio_orders::FolioOrders;
@@ -39,13 +38,7 @@ fn walked_to(engine: &Engine) -> Option<usize> {
 }
 
 fn touch(handler: &mut Handler, address: usize, access: Access) {
-    handler.serve(Fault {
-        page: PageAddr::containing(address),
-        access,
-        thread: 1,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.serve(fault(address, access, 1));
 }
 
 /// The pages that are in memory; checks that each of them is as it was.
@@ -203,13 +196,7 @@ fn only_what_is_all_away_is_asked_for() {
 /// Queues a fault of another thread on the page at `address`, which the handler has read.
 fn queue(handler: &mut Handler, address: usize) {
     let access = Access::Read;
-    handler.queue_fault(Fault {
-        page: PageAddr::containing(address),
-        access,
-        thread: 2,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.queue_fault(fault(address, access, 2));
 }
 
 /// Whether this page is in memory, as it was.
@@ -264,13 +251,7 @@ fn a_write_that_needs_no_memory_does_not_wait_at_the_limit() {
     assert!(is_clean());
     let charged = LIMIT - engine.segment().charge_bytes();
     engine.segment().header.device_bytes.store(charged, Relaxed);
-    handler.queue_fault(Fault {
-        page: PageAddr::containing(written),
-        access: Access::WriteProtected,
-        thread: 2,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.queue_fault(fault(written, Access::WriteProtected, 2));
     touch(&mut handler, start, Access::Write);
     assert_eq!(present(engine, start), pages(0..512));
     assert!(!is_clean() && !handler.has_more_to_do());

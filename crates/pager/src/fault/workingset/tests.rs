@@ -1,13 +1,12 @@
 use super::*;
 use crate::engine::Engine;
 use crate::fault::buffers::Buffers;
-use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
 use crate::staging::candidates::Candidates;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::Tier;
 use crate::test_memory::ring_turn;
-use crate::test_memory::{clean_piece, fill, map, moving_engine, word_at};
+use crate::test_memory::{clean_piece, fault, fill, map, moving_engine, word_at};
 use crate::units::{BlockAddr, PAGE, PIECE, PageAddr, PieceAddr};
 use folioswap_devices::Scratch;
 use folioswap_group::counters::Counter;
@@ -54,13 +53,7 @@ fn counted(engine: &Engine) -> [u64; 3] {
 }
 
 fn touch(handler: &mut Handler, address: usize) {
-    handler.serve(Fault {
-        page: PageAddr::containing(address),
-        access: Access::Write,
-        thread: 0,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.serve(fault(address, Access::Write, 0));
 }
 
 #[test]

@@ -4,9 +4,8 @@ use super::*;
 use crate::engine::link;
 use crate::fault::buffers::Buffers;
 use crate::fault::handler::Handler;
-use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::uffd::Access;
-use crate::test_memory::{attach_file, map, moving_engine};
+use crate::test_memory::{attach_file, fault, map, moving_engine};
 use crate::units::{BlockAddr, PageAddr};
 use folioswap_group::protocol::Lost;
 use folioswap_slots::{FolioId, Order};
@@ -43,13 +42,7 @@ fn what_is_lost_before_its_word_says_that_it_is_stored_is_given_up_once() {
     engine.note_gone(1);
     engine.space.leave_cache(entry, 1, engine.workingset.shadow());
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    handler.serve(Fault {
-        page: PageAddr::containing(address),
-        access: Access::Read,
-        thread: 0,
-        attempt: Attempt::First,
-        since_ns: 0,
-    });
+    handler.serve(fault(address, Access::Read, 0));
     assert!(!engine.say_stored(Some(block), index, entry), "nobody has it any more");
     assert_eq!(block.word(index), PageWord::PRESENT);
     let (told, _) = link::receive(supervisor.as_raw_fd()).unwrap();

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 /// Notes a skipped test: prints `SKIP: reason`, and appends a line to the file that
-/// `$FOLIOSWAP_SKIP_FILE` names, from which `scripts/test.sh` makes its sum. [`skip!`](crate::skip)
-/// calls this.
+/// `$FOLIOSWAP_SKIP_FILE` names, from which `scripts/test.sh` makes its sum. The test then
+/// returns.
 pub fn note(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");
@@ -25,21 +25,4 @@ fn append(line: &str) {
     if let Err(error) = file.and_then(|mut file| writeln!(file, "{line}")) {
         panic!("FOLIOSWAP_SKIP_FILE cannot be written: {error}");
     }
-}
-
-/// Ends the test as skipped.
-#[macro_export]
-macro_rules! skip {
-    ($($reason:tt)*) => {{
-        $crate::skipping::note(&format!($($reason)*));
-        return;
-    }};
-}
-
-/// Skips the test when one of the named programs is not installed.
-#[macro_export]
-macro_rules! need {
-    ($($program:expr),*) => {
-        $(if $crate::programs::which($program).is_none() { $crate::skip!("{} is not installed", $program); })*
-    };
 }
