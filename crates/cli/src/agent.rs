@@ -6,15 +6,19 @@
 //! (`docs/decisions/0038-the-agents-name.md`).
 
 use crate::error::Error;
-use folioswap_supervisor::processes::descriptors;
+use folioswap_supervisor::{ipc::wire, processes::descriptors};
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat},
     io::Errno,
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags},
-    rand::{GetRandomFlags, getrandom},
 };
-use std::{borrow::Cow, fs, io, path::Path};
+use std::{
+    borrow::Cow,
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+};
 
 /// The agent that `build.rs` built; empty when the source tree had no agent.
 static EMBEDDED: &[u8] = include_bytes!(env!("FOLIOSWAP_AGENT_FILE"));
@@ -49,10 +53,8 @@ pub fn prepare(chosen: Option<&Path>) -> Result<Option<Agent>, Error> {
 
 /// Puts the agent under a name that nobody can guess into a directory in memory, a read-only mount
 /// that is in no mount namespace. The kernel frees it with its last descriptor.
-fn in_directory(bytes: &[u8]) -> Result<Agent, Errno> {
-    let mut random = [0_u8; 16];
-    getrandom(&mut random, GetRandomFlags::empty())?;
-    let name = format!("libfolioswap_agent-{:032x}.so", u128::from_ne_bytes(random));
+fn in_directory(bytes: &[u8]) -> io::Result<Agent> {
+    let name = format!("libfolioswap_agent-{}.so", wire::random_digits()?);
     let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     // Other users may open a file by its name, and cannot list the names.
     rustix::mount::fsconfig_set_string(&context, "mode", "0711")?;
@@ -60,17 +62,17 @@ fn in_directory(bytes: &[u8]) -> Result<Agent, Errno> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let directory = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = openat(&directory, &name, flags, Mode::empty())?;
+    let mut file = File::from(openat(&directory, &name, flags, Mode::empty())?);
     // The mask of the user has no say in the mode.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o555))?;
-    write_all(&file, bytes)?;
+    file.write_all(bytes)?;
     drop(file);
     make_read_only(directory.as_fd())?;
     Ok(Agent { descriptor: directory, name: Some(name) })
 }
 
 /// Makes a mount read-only, so that no descendant of root changes the agent for the others.
-fn make_read_only(mount: BorrowedFd<'_>) -> Result<(), Errno> {
+fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     let read_only =
         libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the call reads a terminated string and a structure of the given size; the descriptor
@@ -85,11 +87,7 @@ fn make_read_only(mount: BorrowedFd<'_>) -> Result<(), Errno> {
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Puts the agent into a sealed memfd with a random descriptor number.
@@ -97,22 +95,15 @@ fn in_memfd(bytes: &[u8]) -> Result<Agent, Error> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels from 6.3 can forbid executable memfds unless the flag asks for one; older kernels
     // refuse the flag.
-    let fd = memfd_create("libfolioswap_agent.so", flags | MemfdFlags::EXEC)
+    let memfd = memfd_create("libfolioswap_agent.so", flags | MemfdFlags::EXEC)
         .or_else(|error| {
             if error == Errno::INVAL { memfd_create("libfolioswap_agent.so", flags) } else { Err(error) }
         })
         .map_err(Error::system("memfd_create for the agent"))?;
-    write_all(&fd, bytes).map_err(Error::system("writing the agent to its memfd"))?;
-    fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)
+    let mut file = File::from(memfd);
+    file.write_all(bytes).map_err(Error::system("writing the agent to its memfd"))?;
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)
         .map_err(Error::system("sealing the agent's memfd"))?;
-    let descriptor = descriptors::at_random_number(fd).map_err(Error::system("getrandom"))?;
+    let descriptor = descriptors::at_random_number(file.into()).map_err(Error::system("getrandom"))?;
     Ok(Agent { descriptor, name: None })
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let written = rustix::io::write(file, bytes)?;
-        bytes = &bytes[written..];
-    }
-    Ok(())
 }

@@ -11,7 +11,7 @@ impl ForkToken {
     pub const NONE: ForkToken = ForkToken([0; 2]);
 
     /// The token of these random words; all zeroes are [`ForkToken::NONE`].
-    pub const fn from_random(words: [u64; 2]) -> Self {
+    pub const fn from_words(words: [u64; 2]) -> Self {
         ForkToken(words)
     }
 

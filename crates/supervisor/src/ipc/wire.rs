@@ -39,9 +39,17 @@ const BACKLOG: i32 = 4096;
 /// # Errors
 /// Of getrandom(2).
 pub fn new_name() -> Result<String, Errno> {
+    Ok(format!("{NAME_START}{}", random_digits()?))
+}
+
+/// 128 random bits as [`NAME_DIGITS`] hexadecimal digits, for a name that nobody can guess.
+///
+/// # Errors
+/// Of getrandom(2).
+pub fn random_digits() -> Result<String, Errno> {
     let mut random = [0_u8; NAME_DIGITS / 2];
     getrandom(&mut random, GetRandomFlags::empty())?;
-    Ok(format!("{NAME_START}{:0width$x}", u128::from_ne_bytes(random), width = NAME_DIGITS))
+    Ok(format!("{:0width$x}", u128::from_ne_bytes(random), width = NAME_DIGITS))
 }
 
 /// Whether this abstract name is that of a group's socket.

@@ -12,3 +12,16 @@ pub mod program;
 pub mod signals;
 pub mod start;
 pub mod userfault;
+
+use rustix::io::Errno;
+use std::io;
+
+/// The number of an error of the system.
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// The error of the last call through the C library.
+fn last_error() -> Errno {
+    errno(io::Error::last_os_error())
+}

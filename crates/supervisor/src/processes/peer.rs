@@ -1,5 +1,6 @@
 //! The process at the other end of a connection.
 
+use super::last_error;
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     io::Errno,
@@ -46,7 +47,7 @@ pub fn exists(process: impl AsFd) -> bool {
     // SAFETY: signal 0 reaches nobody; the call only looks for the process.
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, 0, nothing, no_flags) };
     // A process that we may not signal exists.
-    sent == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    sent == 0 || last_error() != Errno::SRCH
 }
 
 /// A socket option of the level `SOL_SOCKET`.
@@ -67,7 +68,7 @@ unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: i32) -> Result<T, Errno>
         )
     };
     if result < 0 {
-        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+        return Err(last_error());
     }
     if length as usize != size_of::<T>() {
         return Err(Errno::PROTO);

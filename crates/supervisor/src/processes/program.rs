@@ -1,7 +1,10 @@
 //! Finds CMD as execvp(3) does and checks, before anything is started, that the agent can be
 //! preloaded into it.
 
-use super::elf::{self, Image};
+use super::{
+    elf::{self, Image},
+    errno,
+};
 use crate::STATUS_REFUSED;
 use rustix::{fs::Access, io::Errno};
 use std::{
@@ -145,10 +148,6 @@ fn executable(path: &Path) -> Result<(), Errno> {
         return Err(Errno::ISDIR);
     }
     rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS)
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {

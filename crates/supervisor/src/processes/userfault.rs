@@ -6,6 +6,7 @@ mod probe;
 
 pub use probe::{FEATURES, Probe, REQUIRED, Route};
 
+use super::last_error;
 use folioswap_devices::PAGE_SIZE;
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -19,10 +20,6 @@ const UFFDIO_WAKE: libc::c_ulong = 0x8010_AA02;
 /// The last page of user addresses, for probes: the kernel refuses to write-protect memory that is
 /// not registered.
 const PROBE_ADDRESS: u64 = 0x7fff_ffff_e000;
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
 
 /// The name that the kernel gives to every userfaultfd and to nothing else: the names of anonymous
 /// inodes are fixed in the kernel, and the path of a file begins with a slash.

@@ -73,6 +73,13 @@ impl fmt::Display for Offence {
     }
 }
 
+/// The most connections that are not members: they take half of our descriptors, so that members
+/// find the other half.
+pub(super) fn others_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 2 / DESCRIPTORS_EACH).unwrap_or(usize::MAX)
+}
+
 impl Connection {
     /// When the connection is to be closed because it has said nothing; `None` once it has.
     fn silence_ends(&self) -> Option<Instant> {
@@ -142,12 +149,9 @@ impl Supervisor {
         others.iter().map(|connection| connection.serial).collect()
     }
 
-    /// The connections that would take more than half of our descriptors, so that members find the
-    /// other half: the silent ones first, the oldest of them first.
+    /// The connections beyond [`others_max`]: the silent ones first, the oldest of them first.
     fn surplus_of_group(&self, now: Instant) -> Vec<u64> {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = usize::try_from(descriptors / 2 / DESCRIPTORS_EACH).unwrap_or(usize::MAX);
-        let surplus = self.others().count().saturating_sub(most);
+        let surplus = self.others().count().saturating_sub(self.others_max);
         if surplus == 0 {
             return Vec::new();
         }

@@ -115,6 +115,8 @@ pub struct Supervisor {
     connections: Vec<Connection>,
     pending: Vec<PendingFork>,
     orphans: Orphans,
+    /// The most connections that are not members.
+    others_max: usize,
     /// The processes that misbehaved, and how, as far as they were named.
     offences: HashSet<(u32, Offence)>,
     forwards: Forwards,
@@ -182,6 +184,7 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         connections: Vec::new(),
         pending: Vec::new(),
         orphans: Orphans::default(),
+        others_max: usize::MAX,
         offences: HashSet::new(),
         forwards,
         census: Census::new(now),
@@ -200,6 +203,8 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         next_sample: now,
     };
     supervisor.detach();
+    // The limit of descriptors is raised by now.
+    supervisor.others_max = bounds::others_max();
     supervisor.start_networks();
     if let Ok(segment) = supervisor.settings.segment.map_again() {
         vigil::start(segment);

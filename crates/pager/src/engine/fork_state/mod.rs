@@ -106,7 +106,7 @@ impl ForkState {
     /// # Errors
     /// getrandom(2)'s.
     pub(crate) fn renew_token(&self) -> Result<(), Errno> {
-        self.token.store(ForkToken::from_random(sys::random()?));
+        self.token.store(ForkToken::from_words(sys::random()?));
         Ok(())
     }
 

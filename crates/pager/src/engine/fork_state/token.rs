@@ -14,7 +14,7 @@ pub(crate) struct TokenCell([AtomicU64; 2]);
 impl TokenCell {
     pub(crate) fn load(&self) -> ForkToken {
         let [low, high] = &self.0;
-        ForkToken::from_random([low.load(Acquire), high.load(Relaxed)])
+        ForkToken::from_words([low.load(Acquire), high.load(Relaxed)])
     }
 
     pub(crate) fn store(&self, token: ForkToken) {

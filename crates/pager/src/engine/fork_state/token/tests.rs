@@ -5,7 +5,7 @@ use crate::kernel::sys;
 fn a_cell_is_empty_at_first_and_gives_back_what_it_got() {
     let cell = TokenCell([AtomicU64::new(0), AtomicU64::new(0)]);
     assert!(cell.load().is_none());
-    let token = ForkToken::from_random([3, 1 << 63]);
+    let token = ForkToken::from_words([3, 1 << 63]);
     cell.store(token);
     assert!(cell.load() == token);
 }
