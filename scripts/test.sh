@@ -98,10 +98,11 @@ test_targets() { # DIRECTORY...: the names of cargo's test targets in them
     done | sort -u
 }
 tests_of_crates() { # the names of all test targets but those of the acceptance tests
-    local directory
+    local directory others=()
     for directory in crates/*/tests; do
-        [ "$directory" = crates/acceptance/tests ] || test_targets "$directory"
-    done | sort -u
+        [ "$directory" = crates/acceptance/tests ] || others+=("$directory")
+    done
+    test_targets "${others[@]}"
 }
 
 install() { # installs the programs that the tests run

@@ -182,10 +182,11 @@ pub struct Member {
     pub announced_bytes: AtomicU64,
     /// Resident managed bytes that the member could evict.
     pub evictable_bytes: AtomicU64,
-    /// Sequence number of the fork whose child has its userfaultfd and asks to become independent.
+    /// Number of the fork whose child has its userfaultfd and asks to become independent; it holds
+    /// the member's process id, so that a child of an earlier owner of this entry is told apart.
     /// Written by that child.
     pub fork_ack: AtomicU64,
-    /// Sequence number of the fork whose child is independent: this member no longer serves it.
+    /// Number of the fork whose child is independent: this member no longer serves it.
     pub fork_done: AtomicU64,
     /// Counters and gauges.
     pub figures: Figures,
