@@ -42,7 +42,7 @@ pub fn new_name() -> Result<String, Errno> {
     Ok(format!("{NAME_START}{}", random_digits()?))
 }
 
-/// 128 random bits as [`NAME_DIGITS`] hexadecimal digits, for a name that nobody can guess.
+/// 128 random bits as 32 hexadecimal digits, for a name that nobody can guess.
 ///
 /// # Errors
 /// Of getrandom(2).
