@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs all tests. Looks for Rust first, then installs what they need with apt when it is root; says what it skips otherwise.
 #
-#   scripts/test.sh                 everything (30 to 50 minutes on two cores)
+#   scripts/test.sh                 everything (35 to 50 minutes on two cores)
 #   scripts/test.sh checks          formatting, lints, licences, documentation, names and links (scripts/tidy.py)
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
 #   scripts/test.sh acceptance      real programs and hard cases under a limit
 #   scripts/test.sh msrv            only on request: builds with the Rust version that Cargo.toml states, and runs the library's unit tests with it
-#   FOLIOSWAP_LONG=1 scripts/test.sh ...    timed programs run as long as the requirement states (60 s)
+#   FOLIOSWAP_LONG=1 scripts/test.sh ...    the long form: timed programs run for 60 s, others do two to three times as much
 #   FOLIOSWAP_NO_APT=1              installs nothing
 #   FOLIOSWAP_NO_MIRI=1             leaves Miri out
 #
@@ -272,27 +272,30 @@ python() {
 }
 
 acceptance() {
-    local first=() second=() name
+    local first=() second=() third=() name
     check "the demonstration of the README" env FOLIOSWAP_BUILT=1 bash scripts/demo.sh
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
-    # The tests run in two lanes of about the same length. The first judges output and peak memory alone, and leaves much of
-    # a processor idle.
+    # The tests run in three lanes of about the same length, because most of them wait for devices, timers or each other, and
+    # leave much of a processor idle.
     while read -r name; do
         case $name in
             # bench changes the settings of huge pages, on which orders relies: both are in one lane.
-            advice | bench | exec | exec_forms | forks | orders | real_programs | recompression | trace) first+=("--test=$name") ;;
-            *) second+=("--test=$name") ;;
+            advice | bench | exec | exec_forms | orders | recompression | tmpfs | tmpfs_devices | tmpfs_programs | trace | tree) second+=("--test=$name") ;;
+            device_faults | ending | input_output | mappings | nbd | readahead | swap_devices | swapoff) third+=("--test=$name") ;;
+            *) first+=("--test=$name") ;;
         esac
     done < <(test_targets crates/acceptance/tests)
     name=$(comm -12 <(test_targets crates/acceptance/tests) <(tests_of_crates) | xargs)
     [ -z "$name" ] || { failed=$((failed + 1)) && failures+=("acceptance tests with the name of another crate's test: $name"); }
     tests "acceptance: real programs and hard cases under a limit" bash -c '
         export RUST_TEST_THREADS=1
-        lane() { cargo test --release --no-fail-fast --workspace "$@" -- --nocapture 2>&1; }
-        lane $1 >"$0" & first=$!
-        lane $2; status=$?
+        lane() { cargo test --release --no-fail-fast --workspace $1 -- --nocapture >"$2" 2>&1; }
+        lane "$1" "$0.1" & first=$!
+        lane "$2" "$0.2" & second=$!
+        lane "$3" "$0.3"; status=$?
         wait "$first" || status=$?
-        cat "$0"; exit "$status"' "$logs/lane" "${first[*]}" "${second[*]}"
+        wait "$second" || status=$?
+        cat "$0".?; exit "$status"' "$logs/lane" "${first[*]}" "${second[*]}" "${third[*]}"
 }
 
 if [ "$what" = msrv ]; then

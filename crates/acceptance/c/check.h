@@ -128,6 +128,12 @@ static inline void wait_ok(pid_t pid) {
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
+// How much a program does: `whole` with FOLIOSWAP_LONG=1, else `brief`.
+static inline size_t amount(size_t brief, size_t whole) {
+    const char *is_long = getenv("FOLIOSWAP_LONG");
+    return is_long && strcmp(is_long, "1") == 0 ? whole : brief;
+}
+
 struct test {
     const char *name;
     void (*run)(size_t bytes);

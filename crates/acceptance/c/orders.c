@@ -241,7 +241,7 @@ static void oracle(size_t bytes) {
     for (size_t i = 0; i < THREADS; i++) {
         size_t pages = bytes / PAGE / THREADS & ~511UL;
         // Behind each is a hole: a mapping of its own.
-        areas[i] = (struct area){map_aligned(pages * PAGE), pages, 1500, mix(i + 100 * (seed ? strtoul(seed, 0, 10) : 1)),
+        areas[i] = (struct area){map_aligned(pages * PAGE), pages, amount(700, 1500), mix(i + 100 * (seed ? strtoul(seed, 0, 10) : 1)),
                                  calloc(pages, sizeof(uint32_t))};
         CHECK(areas[i].version);
     }

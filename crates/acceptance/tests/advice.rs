@@ -12,7 +12,7 @@ fn case(name: &str, mib: u64, limit: u64) {
     }
     let program = c_program("advice", "", &["-pthread"]);
     let size = mib.to_string();
-    let job = Job::new([program.as_os_str(), name.as_ref(), size.as_ref()]).timeout(Duration::from_secs(180));
+    let job = Job::new([program.as_os_str(), name.as_ref(), size.as_ref()]).timeout(Duration::from_secs(900));
     let outcome = job.within(limit);
     job::report(name, &outcome);
     outcome.check();

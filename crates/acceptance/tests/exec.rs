@@ -8,7 +8,7 @@ use std::time::Duration;
 
 fn job(case: &str) -> Job {
     let program = c_program("exec", "", &[]);
-    Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(120))
+    Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900))
 }
 
 fn run(name: &str, job: &Job) -> Outcome {

@@ -14,7 +14,7 @@ const LIMIT: u64 = 32 * MIB;
 fn run(case: &str, swapped: u64) -> Outcome {
     let program = c_program("forms", "", &[]);
     let job = Job::new([program.as_os_str(), case.as_ref(), NEED.to_string().as_ref()])
-        .timeout(Duration::from_secs(120));
+        .timeout(Duration::from_secs(900));
     let outcome = job.within(LIMIT);
     job::report(case, &outcome);
     job::check_swapped(&outcome, swapped);

@@ -10,7 +10,7 @@ const LIMIT: u64 = 48 * MIB;
 
 fn job(case: &str) -> Job {
     let program = c_program("fork", "", &[]);
-    Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180))
+    Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900))
 }
 
 fn run(case: &str, job: &Job) -> Outcome {

@@ -5,7 +5,7 @@ use folioswap_acceptance::{MIB, skip};
 use std::time::Duration;
 
 fn case(name: &str) {
-    let job = Job::new([env!("CARGO_BIN_EXE_acc-io"), name, "192"]).timeout(Duration::from_secs(180));
+    let job = Job::new([env!("CARGO_BIN_EXE_acc-io"), name, "192"]).timeout(Duration::from_secs(900));
     let outcome = job.within(48 * MIB);
     job::report(name, &outcome);
     if outcome.text().contains("not allowed here") {

@@ -12,7 +12,7 @@ fn case(name: &str) {
 fn case_of(program: &str, name: &str) {
     let program = c_program(program, "", &[]);
     let job =
-        Job::new([program.as_os_str(), name.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180));
+        Job::new([program.as_os_str(), name.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900));
     let outcome = job.within(40 * MIB);
     job::report(name, &outcome);
     job::check_swapped(&outcome, 80 * MIB);
@@ -72,7 +72,7 @@ fn malloc_and_free_by_four_threads() {
 fn malloc_and_free_by_four_threads_lose_nothing() {
     let program = c_program("mappings", "", &[]);
     let job =
-        Job::new([program.as_os_str(), "churn".as_ref(), "160".as_ref()]).timeout(Duration::from_secs(180));
+        Job::new([program.as_os_str(), "churn".as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900));
     let outcome = job.under(match job::engine(40 * MIB) {
         Engine::Folioswap { memory, .. } => Engine::Folioswap { memory, scope: "resident" },
         other => other,
@@ -92,7 +92,7 @@ fn more_read_only_memory_than_the_limit() {
     }
     let program = c_program("mappings", "", &[]);
     let job = Job::new([program.as_os_str(), "protect-too-much".as_ref(), "160".as_ref()])
-        .timeout(Duration::from_secs(120));
+        .timeout(Duration::from_secs(900));
     let outcome = job.under(job::engine(40 * MIB));
     job::report("protect-too-much", &outcome);
     job::check_out_of_memory(&outcome);

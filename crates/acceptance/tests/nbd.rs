@@ -79,7 +79,7 @@ impl Drop for Server {
 
 fn job<'a>(server: &Server, more: &str, words: impl IntoIterator<Item = &'a str>) -> Job {
     let device = server.option(&format!(",prio=0{more}"));
-    let job = Job::new(words).timeout(Duration::from_secs(120));
+    let job = Job::new(words).timeout(Duration::from_secs(900));
     job.option("--swap").option("zram,prio=1").option("--swap").option(device)
 }
 

@@ -19,7 +19,7 @@ fn case_from(seed: u64, name: &str, mib: u64, limit: u64, options: &[&str]) -> O
     }
     let program = c_program("orders", "", &["-pthread"]);
     let size = mib.to_string();
-    let job = Job::new([program.as_os_str(), name.as_ref(), size.as_ref()]).timeout(Duration::from_secs(280));
+    let job = Job::new([program.as_os_str(), name.as_ref(), size.as_ref()]).timeout(Duration::from_secs(900));
     let job = job.env("SEED", seed.to_string());
     let job = options.iter().fold(job, |job, option| job.option(option));
     let outcome = job.within(limit * MIB);
@@ -56,8 +56,9 @@ fn a_walk_makes_huge_pages_and_gets_them_back() {
 /// One default, and sizes of the user's choice: no folio has a size that was not allowed.
 #[test]
 fn only_the_sizes_that_are_allowed() {
+    let (mib, limit) = (job::amount(192, 384), job::amount(80, 160));
     for (sizes, allowed) in [("all=never", &["4kB"][..]), ("64k=always", &["4kB", "64kB"])] {
-        let Some(outcome) = case("walk", 384, 160, &["--thp", sizes]) else { return };
+        let Some(outcome) = case("walk", mib, limit, &["--thp", sizes]) else { return };
         for size in ["4kB", "8kB", "16kB", "32kB", "64kB", "128kB", "256kB", "512kB", "1024kB", "2048kB"] {
             let (out, into) = (swapped(&outcome, size, "swpout"), swapped(&outcome, size, "swpin"));
             assert!(allowed.contains(&size) || (out, into) == (0, 0), "{sizes}: {size} {out} {into}");
@@ -132,7 +133,7 @@ const ALLOWED: [&[&str]; 4] =
 #[test]
 fn random_operations_against_an_oracle() {
     let (began, mut seed) = (Instant::now(), 0);
-    while seed == 0 || began.elapsed() < Duration::from_secs(job::seconds(1, 1800)) {
+    while seed == 0 || began.elapsed() < Duration::from_secs(job::amount(1, 1800)) {
         let allowed = ALLOWED[seed as usize % ALLOWED.len()];
         seed += 1;
         let Some(outcome) = case_from(seed, "oracle", 480, 192, allowed) else { return };

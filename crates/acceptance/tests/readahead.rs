@@ -19,7 +19,7 @@ macro_rules! only_folioswap {
 /// pages; every byte is verified.
 fn clusters(device: &str, page_cluster: &str, cluster: &str, more: &[&str]) -> Outcome {
     let words = [CLUSTERS, "--size", "128M", "--cluster", cluster];
-    let mut job = Job::new(words.iter().chain(more)).timeout(Duration::from_secs(240));
+    let mut job = Job::new(words.iter().chain(more)).timeout(Duration::from_secs(900));
     for word in ["--swap", device, "--page-cluster", page_cluster] {
         job = job.option(word);
     }

@@ -25,12 +25,12 @@ fn used_within_a_second(running: &Running, dead: Instant, allowed: u64) -> u64 {
 #[test]
 fn members_that_are_killed_lose_nothing_of_the_others() {
     let program = c_program("tree", "", &[]);
-    let seconds = job::seconds(12, 60);
+    let seconds = job::amount(12, 60);
     for seed in [1u64, 2] {
         let words =
             ["5".into(), "48".into(), seconds.to_string(), (seconds * 2).to_string(), seed.to_string()];
         let job = Job::new(std::iter::once(program.display().to_string()).chain(words))
-            .timeout(Duration::from_secs(300));
+            .timeout(Duration::from_secs(900));
         let outcome = job.within(64 * MIB);
         job::report("tree", &outcome);
         job::check_swapped(&outcome, 150 * MIB);
@@ -135,7 +135,7 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
     let mut running = job.start(job::engine(32 * MIB));
     // The steps of joining, of the first clusters and of the fork run one by one. After them, where
     // one cluster follows the other, they run in strides.
-    let (one_by_one, stride) = (24, job::seconds(5, 1) as usize);
+    let (one_by_one, stride) = (24, job::amount(5, 1) as usize);
     let mut ends = Vec::new();
     let (mut step, mut most, mut refused) = (0, 0, 0);
     while ends.last().is_none_or(|end| end != "whole") {

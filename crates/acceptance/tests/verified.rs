@@ -165,7 +165,7 @@ fn first_touch_by_two_processes_with_huge_pages() {
 }
 
 fn counters(run_length: &str) -> Outcome {
-    let seconds = job::seconds(10, 60).to_string();
+    let seconds = job::amount(10, 60).to_string();
     let words =
         [COUNTERS, "--size", "256M", "--threads", "8", "--seconds", seconds.as_str(), "--run", run_length];
     let outcome = run("counters", &Job::new(words).timeout(Duration::from_secs(300)), 64, 192);

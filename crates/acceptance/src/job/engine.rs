@@ -49,8 +49,8 @@ pub fn judging_folioswap() -> bool {
     matches!(engine(MIB), Engine::Folioswap { .. })
 }
 
-/// Seconds that a timed program runs: `long`, which the requirement states, when
-/// `FOLIOSWAP_LONG=1`, else `short`.
-pub fn seconds(short: u64, long: u64) -> u64 {
+/// How much a test does (the seconds that a timed program runs, rounds, rows): `long`, which the
+/// requirement states, when `FOLIOSWAP_LONG=1`, else `short`.
+pub fn amount(short: u64, long: u64) -> u64 {
     if std::env::var_os("FOLIOSWAP_LONG").is_some_and(|value| value == "1") { long } else { short }
 }

@@ -7,7 +7,7 @@ mod outcome;
 mod running;
 mod watch;
 
-pub use engine::{Engine, engine, judging_folioswap, seconds};
+pub use engine::{Engine, amount, engine, judging_folioswap};
 pub use judge::{check_out_of_memory, check_swapped, report, same_at_parts_of_need};
 pub use outcome::Outcome;
 pub use running::Running;
@@ -39,14 +39,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// Describes a program by its command, with a timeout of 300 s.
+    /// Describes a program by its command, with a timeout of 900 s: a guard against hangs, which a
+    /// busy host does not reach.
     pub fn new<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(command: I) -> Self {
         Job {
             command: command.into_iter().map(|word| word.as_ref().to_owned()).collect(),
             environment: Vec::new(),
             options: Vec::new(),
             directory: None,
-            timeout: Duration::from_secs(300),
+            timeout: Duration::from_secs(900),
             lingering: Duration::ZERO,
             cgroup_limit: None,
             user: None,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Seconds of the random operations in all, by default.
-const SECONDS: u64 = 120;
+const SECONDS: u64 = 60;
 const RANDOM_OPERATIONS: &str = env!("CARGO_BIN_EXE_acc-tmpfs");
 
 macro_rules! needs_fuse {
