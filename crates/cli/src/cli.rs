@@ -50,14 +50,14 @@ DEVICE is TYPE[:TARGET][,KEY[=VALUE]]...:
         compressed RAM, which grows within the limit
   file:DIR[,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no]
         a temporary file without a name in DIR, of at most SIZE (else half of the free space of its disk);
-        discard: its clusters are given back to the disk when they are free; encrypt=yes: its pages are encrypted under a
-        random key that is kept in locked memory and nowhere else
+        discard: its clusters are given back to the disk when they are free; encrypt=yes: each process encrypts its pages
+        under random keys of its own, which are kept in memory only
   file:PATH[,uuid=UUID][,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no]
         a file or block device that `folioswap mkswap` has prepared, used by one run at a time; uuid: refuse another one
   nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH (with TLS nbds://, nbds+unix://, and ?tls-certificates=DIR)
     [,size=SIZE][,prio=P][,discard[=once|pages]][,encrypt=yes|no][,timeout=SECONDS][,connections=N]
         an export of an NBD server; encrypted unless encrypt=no; a page is waited for 30 s unless timeout says otherwise
-  ram,size=SIZE[,prio=P][,synchronous=yes|no][,orders=all|0]
+  ram,size=SIZE[,prio=P][,encrypt=yes|no][,synchronous=yes|no][,orders=all|0]
         plain RAM, not compressed, for comparisons; it counts to the limit in scope total. orders=0: it takes single
         pages only, so larger folios are split (swpout_fallback), as the kernel does for swap files
 Higher priorities (0 to 32767) are used first, the next one when they are full; equal ones take turns of

@@ -21,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use supervisor_support::{
+    Run,
     members::{
         Member, answer, connect, end, exit_status, fork, hello, pair, pass, play, play_with, says, succeeds,
         take, userfault,
@@ -51,6 +52,7 @@ fn fake_member() {
         "false_notes" => false_notes(),
         "token" => token(),
         "name" => name(),
+        "secret" => secret(),
         other => panic!("no role {other}"),
     }
 }
@@ -453,4 +455,70 @@ fn the_name_of_a_process_commands_no_terminal() {
     assert_eq!(status, 137, "{text}");
     assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
     assert!(text.contains("(\\x1b[31mX\\x07)"), "{text}");
+}
+
+/// The beginning of each page of [`secret`].
+const SECRET: &[u8; 16] = b"folioswap secret";
+
+/// New memory of whole pages.
+fn pages(bytes: usize) -> &'static mut [u8] {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping, which stays, and zeroes are bytes.
+    unsafe {
+        let start = rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE);
+        std::slice::from_raw_parts_mut(start.expect("mmap").cast(), bytes)
+    }
+}
+
+/// A managed process writes more than its limit. A child that it made before, and that is nobody
+/// now, reads the device as any member can, and prints how many pages of its parent it finds.
+fn secret() {
+    let (mine, theirs) = pair();
+    let reader = fork(|| {
+        // SAFETY: this child, which has one thread, gives its rights up.
+        assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
+        take(&theirs);
+        let device = answer(&hello(0)).descriptors.remove(1);
+        // The device is open for direct I/O, which wants aligned memory.
+        let bytes = pages(1 << 20);
+        let (mut found, mut at) = (0, 0);
+        while let Ok(got @ 1..) = rustix::io::pread(&device, &mut bytes[..], at) {
+            found += bytes[..got].chunks(4096).filter(|page| page.starts_with(SECRET)).count();
+            at += got as u64;
+        }
+        println!("found {found} pages");
+    });
+    let memory = pages(160 << 20);
+    let mut noise = 1_u64;
+    for page in memory.chunks_exact_mut(4096) {
+        for word in page.chunks_exact_mut(8) {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&noise.to_le_bytes());
+        }
+        page[..16].copy_from_slice(SECRET);
+    }
+    pass(&mine, None);
+    assert_eq!(exit_status(reader), 0);
+    assert!(memory.chunks_exact(4096).all(|page| page.starts_with(SECRET)));
+}
+
+#[test]
+fn a_member_reads_nothing_that_another_wrote() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipping::note("only root can become another user");
+    }
+    let found = |encrypt: &str| {
+        let me = std::env::current_exe().expect("known");
+        let swap = format!("file:/var/tmp,size=512M,encrypt={encrypt}");
+        let words = [me.to_str().expect("text"), "fake_member", "--exact", "--nocapture"];
+        let mut run = Run::managed(&["--swap", &swap], &words);
+        run.command.env("FAKE_MEMBER", "secret");
+        let (status, out, err) = run.output();
+        assert_eq!(status, 0, "{out}{err}");
+        let line = out.lines().find_map(|line| line.split_once("found ")).expect("a line").1;
+        line.split(' ').next().and_then(|count| count.parse::<usize>().ok()).expect("a number")
+    };
+    assert!(found("no") > 10_000, "the search finds pages that are not encrypted");
+    assert_eq!(found("yes"), 0);
 }

@@ -179,6 +179,11 @@ impl<'fd> FileDevice<'fd> {
         Self { discard_bytes, ..self }
     }
 
+    /// Whether the device takes a run of so many pages in one write.
+    pub fn takes_run(&self, pages: usize) -> bool {
+        self.orders.take_run(pages)
+    }
+
     pub(crate) fn raw_descriptor(&self) -> i32 {
         self.fd.as_raw_fd()
     }

@@ -15,6 +15,7 @@
 //! | [`page`] | a page, and pages that hold one repeated word |
 //! | [`location`] | handle, slot, the place of a page's bytes, and the bit that pins them there |
 //! | [`mod@device`] | the contract of devices with numbered slots |
+//! | [`cipher`] | encryption of the pages that lie where others can read |
 //! | [`checksum`] | 32 bits over the stored bytes |
 //! | [`base_delta`] | a page of numbers: one base, and the bytes in which words differ |
 //! | [`lz4`] | the LZ4 block format for one page |
@@ -34,6 +35,7 @@ compile_error!("folioswap-devices packs 64-bit little-endian words");
 
 pub mod base_delta;
 pub mod checksum;
+pub mod cipher;
 #[cfg(feature = "create")]
 pub mod create;
 pub mod device;
@@ -54,9 +56,10 @@ pub mod zram;
 pub mod zstd;
 
 pub use checksum::Checksum;
+pub use cipher::PageCipher;
 pub use device::{Characteristics, Device, Orders, Synchrony};
 pub use file::{FileDevice, FileError, Medium};
-pub use location::{Codec, FileSlot, Handle, Location, LocationCell, Owner, Place, StoredLen};
+pub use location::{Codec, FileSlot, Handle, KeyNumber, Location, LocationCell, Owner, Place, StoredLen};
 pub use memory::{PageMemory, Prefault};
 pub use page::{PAGE_SIZE, Page};
 pub use zram::{

@@ -8,7 +8,7 @@
 //! | zero | 1 | LOCK | 0 | 0 | 0 | 0 |
 //! | same-filled | 2 | LOCK | 0 | 0 (16-31), high half of the word (32-63) | | low half |
 //! | zram | 3 | LOCK | length − 1 | handle | codec | checksum |
-//! | file | 4 | LOCK | 0 | slot (16-63) | | checksum |
+//! | file | 4 | LOCK | key | slot (16-63) | | checksum |
 //!
 //! The all-zero word means "none", so a table fresh from the system is empty. Every other word with
 //! the LOCK bit clear was made by [`Place::pack`], and [`Place::unpack`] is its inverse.
@@ -144,6 +144,36 @@ impl FileSlot {
     }
 }
 
+/// The number of the key under which a page was encrypted before it was written. Below
+/// 2^[`KeyNumber::BITS`]; 0 says that the page is not encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct KeyNumber(u16);
+
+impl KeyNumber {
+    /// Bits in a number.
+    pub const BITS: u32 = 12;
+    /// No key: the page is stored as it is.
+    pub const NONE: Self = Self(0);
+
+    /// A number; `None` when it has too many bits.
+    #[inline]
+    pub const fn new(raw: u16) -> Option<Self> {
+        if raw >> Self::BITS == 0 { Some(Self(raw)) } else { None }
+    }
+
+    /// The number, 0 for none.
+    #[inline]
+    pub const fn raw(self) -> u16 {
+        self.0
+    }
+
+    /// Whether there is no key.
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// The unpacked form of a location and its check word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -171,7 +201,9 @@ pub enum Place {
     File {
         /// The page's slot.
         slot: FileSlot,
-        /// Over the page.
+        /// The key under which the page is encrypted there.
+        key: KeyNumber,
+        /// Over the page, before it was encrypted.
         checksum: Checksum,
     },
 }
@@ -190,12 +222,15 @@ const KIND_FILE: u64 = 4;
 const LOCK: u64 = 1 << 3;
 const LEN_SHIFT: u32 = 4;
 const LEN_MASK: u64 = 0xfff;
+const KEY_SHIFT: u32 = 4;
+const KEY_MASK: u64 = (1 << KeyNumber::BITS) - 1;
 const PLACE_SHIFT: u32 = 16;
 const HANDLE_MASK: u64 = ((1 << Handle::BITS) - 1) << PLACE_SHIFT;
 const CODEC_SHIFT: u32 = PLACE_SHIFT + Handle::BITS;
 const PATTERN_SHIFT: u32 = 32;
 
 const _: () = assert!(PAGE_SIZE as u64 - 1 <= LEN_MASK && LEN_SHIFT + 12 == PLACE_SHIFT);
+const _: () = assert!(KEY_SHIFT + KeyNumber::BITS == PLACE_SHIFT);
 const _: () = assert!(CODEC_SHIFT + Codec::BITS <= 64 && PLACE_SHIFT + FileSlot::BITS <= 64);
 const _: () = assert!(FileSlot::BITS + 12 < 63, "byte offsets fit a signed 64-bit number");
 const _: () = assert!(size_of::<Location>() == 8 && size_of::<LocationCell>() == 8);
@@ -257,10 +292,11 @@ impl Location {
         }
     }
 
-    /// The word of a file slot, not locked. The page's checksum goes into the check word.
+    /// The word of a file slot, not locked, whose page is encrypted under this key. The page's
+    /// checksum goes into the check word.
     #[inline]
-    pub const fn file(slot: FileSlot) -> Self {
-        Self(KIND_FILE | slot.0 << PLACE_SHIFT)
+    pub const fn file(slot: FileSlot, key: KeyNumber) -> Self {
+        Self(KIND_FILE | (key.0 as u64) << KEY_SHIFT | slot.0 << PLACE_SHIFT)
     }
 }
 
@@ -277,7 +313,7 @@ impl Place {
             Self::Zram { handle, len, codec, checksum } => {
                 (Location::zram(handle, len, codec), checksum.raw())
             }
-            Self::File { slot, checksum } => (Location::file(slot), checksum.raw()),
+            Self::File { slot, key, checksum } => (Location::file(slot, key), checksum.raw()),
         }
     }
 
@@ -299,9 +335,11 @@ impl Place {
                 },
                 checksum: Checksum::from_raw(check),
             },
-            KIND_FILE => {
-                Self::File { slot: FileSlot(word >> PLACE_SHIFT), checksum: Checksum::from_raw(check) }
-            }
+            KIND_FILE => Self::File {
+                slot: FileSlot(word >> PLACE_SHIFT),
+                key: KeyNumber((word >> KEY_SHIFT & KEY_MASK) as u16),
+                checksum: Checksum::from_raw(check),
+            },
             _ => return None,
         };
         let (again, check_again) = place.pack();

@@ -115,7 +115,7 @@ fn damage_is_named(device: &dyn PageStore) {
         (Fault::Load(LoadError::Corrupt { expected, found }), Place::Zram { checksum, .. }) => {
             assert!(expected == checksum && found != checksum)
         }
-        (Fault::Checksum { slot, expected, found }, Place::File { slot: asked, checksum }) => {
+        (Fault::Checksum { slot, expected, found }, Place::File { slot: asked, checksum, .. }) => {
             assert!(slot == asked && expected == checksum && found != checksum)
         }
         other => panic!("{other:?}"),

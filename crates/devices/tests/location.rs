@@ -1,7 +1,9 @@
 //! Locations: packing is symmetrical, the LOCK bit is independent of the place, cells keep to the
 //! protocol.
 
-use folioswap_devices::{Checksum, Codec, FileSlot, Handle, Location, LocationCell, Place, StoredLen};
+use folioswap_devices::{
+    Checksum, Codec, FileSlot, Handle, KeyNumber, Location, LocationCell, Place, StoredLen,
+};
 use proptest::prelude::*;
 
 fn any_codec() -> impl Strategy<Value = Codec> {
@@ -21,10 +23,13 @@ fn any_place() -> impl Strategy<Value = Place> {
                 checksum: Checksum::from_raw(check),
             }
         ),
-        (0..1u64 << FileSlot::BITS, any::<u32>()).prop_map(|(slot, check)| Place::File {
-            slot: FileSlot::new(slot).unwrap(),
-            checksum: Checksum::from_raw(check),
-        }),
+        (0..1u64 << FileSlot::BITS, 0..1u16 << KeyNumber::BITS, any::<u32>()).prop_map(
+            |(slot, key, check)| Place::File {
+                slot: FileSlot::new(slot).unwrap(),
+                key: KeyNumber::new(key).unwrap(),
+                checksum: Checksum::from_raw(check),
+            }
+        ),
     ]
 }
 
@@ -54,6 +59,7 @@ proptest! {
 fn numbers_that_do_not_fit_are_no_places() {
     assert_eq!(Handle::from_raw(1 << Handle::BITS), None);
     assert_eq!(FileSlot::new(1 << FileSlot::BITS), None);
+    assert_eq!(KeyNumber::new(1 << KeyNumber::BITS), None);
     assert_eq!((StoredLen::new(0), StoredLen::new(4097)), (None, None));
     assert_eq!(Location::default(), Location::NONE);
 }
@@ -86,7 +92,7 @@ fn an_object_moves_only_where_it_is_named_and_the_rest_of_the_word_stays() {
         assert_eq!(cell.get(), Location::zram(there, len, codec));
     }
     // The same number is a slot here.
-    let cell = LocationCell::new(Location::file(FileSlot::new(5).unwrap()));
+    let cell = LocationCell::new(Location::file(FileSlot::new(5).unwrap(), KeyNumber::NONE));
     assert!(!cell.relocate_object(here, there));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Error, IntoBytes};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
-use folioswap_group::devices::{DEVICES_MAX, DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DEVICES_MAX, DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::segment::{CLUSTER_BYTES, CLUSTERS_MAX};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -161,8 +161,14 @@ pub(crate) fn prepare(devices: Vec<Device>) -> Result<Vec<Prepared>, Error> {
             return Err(Error::DeviceSize(bytes));
         }
         // An unused cluster number between two devices keeps a run of clusters from spanning both.
-        let description =
-            DeviceDescription { kind, priority, io, first_cluster: next as u32, clusters: clusters as u32 };
+        let description = DeviceDescription {
+            kind,
+            priority,
+            io,
+            first_cluster: next as u32,
+            clusters: clusters as u32,
+            contents: DeviceContents::Plain,
+        };
         next += if file.is_some() { clusters + 1 } else { 0 };
         prepared.push(Prepared { description, file });
     }

@@ -75,8 +75,18 @@ pub enum DeviceIo {
     /// keeps its copy.
     Asynchronous = 1,
     /// As [`Asynchronous`](Self::Asynchronous), but by way of the supervisor
-    /// ([`crate::swap_link`]): an export of a server, or a file that only the supervisor can read.
+    /// ([`crate::swap_link`]): an export of a server.
     Served = 2,
+}
+
+/// What stands on a device whose slots lie in clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DeviceContents {
+    /// Pages as they are: each member, and whoever has the device, can read them.
+    Plain = 0,
+    /// Pages that each member has encrypted under keys of its own.
+    Encrypted = 1,
 }
 
 /// Whether a device is in use.
@@ -106,6 +116,8 @@ pub struct DeviceDescription {
     pub first_cluster: u32,
     /// Number of its clusters; 0 for a device without clusters.
     pub clusters: u32,
+    /// What stands in its slots.
+    pub contents: DeviceContents,
 }
 
 /// A device's entry in the segment. Written by the supervisor alone; all-zero is no device.
@@ -130,6 +142,8 @@ pub struct DeviceEntry {
     orders_refused: AtomicU32,
     /// [`DeviceUsage`] as a number.
     usage: AtomicU32,
+    /// [`DeviceContents`] as a number.
+    contents: AtomicU32,
 }
 
 impl DeviceEntry {
@@ -139,6 +153,7 @@ impl DeviceEntry {
         self.io.store(device.io as u32, Relaxed);
         self.first_cluster.store(device.first_cluster, Relaxed);
         self.clusters.store(device.clusters, Relaxed);
+        self.contents.store(device.contents as u32, Relaxed);
         self.kind.store(device.kind as u32, Release);
     }
 
@@ -156,6 +171,10 @@ impl DeviceEntry {
             io,
             first_cluster: self.first_cluster.load(Relaxed),
             clusters: self.clusters.load(Relaxed),
+            contents: match self.contents.load(Relaxed) {
+                0 => DeviceContents::Plain,
+                _ => DeviceContents::Encrypted,
+            },
         })
     }
 

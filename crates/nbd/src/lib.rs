@@ -18,7 +18,6 @@
 //! | [`key`], [`seal`] | encryption |
 //! | [`store`] | pages of swap on an export |
 //! | `queue` | the order of overlapping writes |
-//! | [`file`](mod@file) | a local file in the place of an export |
 //! | [`service`] | the sockets by which the members of a group reach a store |
 //! | [`link`] | the member's end of these sockets |
 //! | [`buffers`] | reuse of request buffers |
@@ -34,7 +33,6 @@ pub mod client;
 #[cfg(feature = "client")]
 pub mod error;
 #[cfg(feature = "client")]
-pub mod file;
 #[cfg(feature = "client")]
 pub mod identity;
 #[cfg(feature = "client")]

@@ -9,14 +9,12 @@ pub use export::{Encryption, Prepared, Suitable, plain_client};
 
 use crate::client::{Client, Event, Operation, Statistics};
 use crate::error::RequestError;
-use crate::file::FileServer;
 use crate::identity::{BEAT, ExportMark};
 use crate::key::KeyError;
 use crate::queue::{Span, WriteQueue};
 use crate::seal::{Seal, Sealer};
 use crate::wire::{Command, ExportFlags};
 use folioswap_group::units::{CLUSTER_PAGES, PAGE_SIZE};
-use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -83,32 +81,10 @@ impl Write {
     }
 }
 
-/// The storage of the pages.
-enum Behind {
-    Export { client: Client, mark: Arc<ExportMark> },
-    File(FileServer),
-}
-
-impl Behind {
-    fn submit(&self, operation: Operation, done: Done) {
-        match self {
-            Behind::Export { client, .. } => client.submit(operation, done),
-            Behind::File(file) => file.submit(operation, done),
-        }
-    }
-
-    /// Offset of the first slot in bytes.
-    const fn first(&self) -> u64 {
-        match self {
-            Behind::Export { .. } => FIRST,
-            Behind::File(_) => 0,
-        }
-    }
-}
-
-/// Pages on an export or a file.
+/// Pages on an export.
 pub struct Store {
-    behind: Behind,
+    client: Client,
+    mark: Arc<ExportMark>,
     sealer: Option<Sealer>,
     seals: Mutex<HashMap<u64, Seals>>,
     /// Ranges of slots that are being written or given up.
@@ -124,17 +100,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Pages on a file that is open for reading and writing, sealed under a new random key. Starts
-    /// the threads.
-    ///
-    /// # Errors
-    /// [`KeyError`].
-    pub fn on_file(file: OwnedFd) -> Result<Arc<Self>, KeyError> {
-        let sealer = Sealer::new([0; 16])?;
-        let file = FileServer::start(file).map_err(|_| KeyError::Thread)?;
-        Self::new(Behind::File(file), Some(sealer))
-    }
-
     /// Pages on an export that is marked and connected. Starts the threads, among them the one that
     /// makes the mark's count grow.
     fn on_export(
@@ -142,7 +107,7 @@ impl Store {
         mark: Arc<ExportMark>,
         sealer: Option<Sealer>,
     ) -> Result<Arc<Self>, KeyError> {
-        let store = Self::new(Behind::Export { client, mark }, sealer)?;
+        let store = Self::new(client, mark, sealer)?;
         let (beating, pulse) = (Arc::downgrade(&store), Arc::clone(&store.pulse));
         let beats = thread::Builder::new().name("nbd-mark".into()).stack_size(64 << 10).spawn(move || {
             // The thread holds no reference to the store while it waits.
@@ -151,19 +116,18 @@ impl Store {
             {
                 // A beat that fails is followed by the next. If the export is another run's, the
                 // client knows it from then on.
-                if let Behind::Export { client, mark } = &store.behind {
-                    let _ = mark.beat(client);
-                }
+                let _ = store.mark.beat(&store.client);
             }
         });
         *lock(&store.beats) = beats.ok();
         Ok(store)
     }
 
-    fn new(behind: Behind, sealer: Option<Sealer>) -> Result<Arc<Self>, KeyError> {
+    fn new(client: Client, mark: Arc<ExportMark>, sealer: Option<Sealer>) -> Result<Arc<Self>, KeyError> {
         let (trims, trimmed) = mpsc::channel();
         let store = Arc::new(Store {
-            behind,
+            client,
+            mark,
             sealer,
             seals: Mutex::default(),
             writes: Arc::new(WriteQueue::new(WRITING_MAX)),
@@ -201,18 +165,12 @@ impl Store {
 
     /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        match &self.behind {
-            Behind::Export { client, .. } => client.take_events(),
-            Behind::File(_) => Vec::new(),
-        }
+        self.client.take_events()
     }
 
     /// The counters.
     pub fn statistics(&self) -> Statistics {
-        match &self.behind {
-            Behind::Export { client, .. } => client.statistics(),
-            Behind::File(_) => Statistics::default(),
-        }
+        self.client.statistics()
     }
 
     /// Writes whole pages, [`PAGES_MAX`] at most, to slots from `first` on. While an overlapping
@@ -244,7 +202,7 @@ impl Store {
         }
         let (store, length) = (Arc::clone(self), pages.len() as u32);
         let operation = Operation { command: Command::Write, flags: 0, offset, length, data: pages };
-        self.behind.submit(
+        self.client.submit(
             operation,
             Box::new(move |result| {
                 if result.is_ok() && store.sealer.is_some() {
@@ -265,7 +223,7 @@ impl Store {
         let store = Arc::clone(self);
         let length = bytes as u32;
         let operation = Operation { command: Command::Read, flags: 0, offset, length, data: Vec::new() };
-        self.behind.submit(
+        self.client.submit(
             operation,
             Box::new(move |result| done(result.and_then(|pages| store.open(first, count, pages)))),
         );
@@ -287,8 +245,7 @@ impl Store {
     /// later write to the cluster waits until the server has forgotten it.
     pub fn trim_cluster(&self, cluster: u64) {
         self.forget_cluster(cluster);
-        let can_trim = |client: &Client| client.agreed().flags.has(ExportFlags::TRIM);
-        if !matches!(&self.behind, Behind::Export { client, .. } if can_trim(client)) {
+        if !self.client.agreed().flags.has(ExportFlags::TRIM) {
             return;
         }
         // A member that was killed may still be writing there. That data is overwritten or stays;
@@ -301,13 +258,11 @@ impl Store {
 
     fn trim(self: &Arc<Self>, cluster: u64) {
         let (span, store) = (cluster_span(cluster), Arc::clone(self));
-        let (offset, length) = (
-            self.behind.first() + span.first * PAGE_SIZE as u64,
-            (CLUSTER_PAGES as usize * PAGE_SIZE) as u32,
-        );
+        let (offset, length) =
+            (FIRST + span.first * PAGE_SIZE as u64, (CLUSTER_PAGES as usize * PAGE_SIZE) as u32);
         let operation = Operation { command: Command::Trim, flags: 0, offset, length, data: Vec::new() };
         // A server that does not trim keeps the space until the end.
-        self.behind.submit(operation, Box::new(move |_| store.writes.leave(span)));
+        self.client.submit(operation, Box::new(move |_| store.writes.leave(span)));
     }
 
     /// Forgets the contents of a cluster without telling the server.
@@ -318,7 +273,7 @@ impl Store {
     /// The offset of slots in bytes; `None` for a range that no request may have.
     fn offset(&self, first: u64, count: u64, bytes: usize) -> Option<u64> {
         let fits = count > 0 && count <= PAGES_MAX as u64 && bytes == count as usize * PAGE_SIZE;
-        first.checked_mul(PAGE_SIZE as u64)?.checked_add(self.behind.first()).filter(|_| fits)
+        first.checked_mul(PAGE_SIZE as u64)?.checked_add(FIRST).filter(|_| fits)
     }
 
     fn set_seals(&self, first: u64, seals: &[Seal]) {
@@ -349,9 +304,7 @@ impl Store {
         let ends = thread::spawn(move || {
             // The last count must not come after the erased mark.
             let _ = beats.map(JoinHandle::join);
-            if let Behind::Export { client, mark } = &store.behind {
-                let _ = mark.erase(client);
-            }
+            let _ = store.mark.erase(&store.client);
             let _ = sender.send(());
         });
         if receiver.recv_timeout(patience).is_ok() {

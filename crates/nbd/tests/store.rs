@@ -380,3 +380,40 @@ fn members_are_answered_on_each_of_their_links() {
     assert!(ask(&other, Command::Read, 4, 8 << 20, 4096, &[]) == planted(0));
     service.finish();
 }
+
+/// Threads of this process with this name.
+fn threads_named(name: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("threads");
+    let comm = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().map(comm).filter(|comm| comm.trim() == name).count()
+}
+
+/// A device that is taken out of use leaves no threads, and a member that waits on a link learns of
+/// it. The child has no other test's threads.
+#[test]
+fn a_service_that_is_dropped_leaves_nothing() {
+    if !has("nbdkit") {
+        return;
+    }
+    const ALONE: &str = "FOLIOSWAP_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let me = std::env::current_exe().expect("known");
+        let words = ["a_service_that_is_dropped_leaves_nothing", "--exact"];
+        let status = std::process::Command::new(me).args(words).env(ALONE, "1").status().expect("started");
+        assert!(status.success());
+        return;
+    }
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["memory", "64M"]);
+    for _ in 0..20 {
+        let service = Service::start(open(&dir, Encryption::Random)).expect("started");
+        let (link, _) = service.new_link().expect("a link");
+        until("it begins", || threads_named("nbd-links") >= 1);
+        service.finish();
+        drop(service);
+        let mut reply = [0; 64];
+        let (_, length) = recv(&link, &mut reply, RecvFlags::empty()).expect("its end");
+        assert_eq!(length, 0);
+    }
+    until("they end", || threads_named("nbd-links") == 0);
+}

@@ -10,7 +10,7 @@ use crate::staging::ring::RECYCLED_BERTHS;
 use crate::units::{BLOCK, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
 use folioswap_policy::page::{Heat, PageWord};
@@ -116,7 +116,14 @@ pub(crate) fn attach_file(engine: &Engine, slots: u64) -> OwnedFd {
         rustix::io::pwrite(&file, &[(number as u8).wrapping_add(1); PAGE], number * PAGE as u64).unwrap();
     }
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 4 };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster: 0,
+        clusters: 4,
+        contents: DeviceContents::Plain,
+    };
     engine.space.shared_devices().set(DeviceId::new(0).unwrap(), description, file.as_raw_fd());
     file
 }

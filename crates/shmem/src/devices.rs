@@ -5,7 +5,7 @@ use crate::error::CreateError;
 use crate::sync::{AtomicU32, Mutex, RwLock, RwLockReadGuard, SeqCst, lock, read_lock, write_lock};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
-use folioswap_group::devices::{DEVICES_MAX, DeviceDescription};
+use folioswap_group::devices::{DEVICES_MAX, DeviceContents, DeviceDescription};
 pub use folioswap_group::devices::{DeviceIo, DeviceKind};
 pub use folioswap_group::segment::CLUSTER_BYTES;
 use folioswap_policy::turns::{Choice, Turns};
@@ -55,6 +55,8 @@ pub struct SwapDevice {
     pub clusters: u32,
     /// Treatment of free clusters.
     pub discard: Discard,
+    /// What stands on it: pages as they are, or encrypted under keys of this process.
+    pub contents: DeviceContents,
 }
 
 impl SwapDevice {
@@ -70,6 +72,7 @@ impl SwapDevice {
             reserved: 0,
             clusters: 0,
             discard: Discard::Never,
+            contents: DeviceContents::Plain,
         }
     }
 
@@ -192,6 +195,7 @@ impl Devices {
                 io: device.io,
                 first_cluster,
                 clusters,
+                contents: device.contents,
             };
             if let Some(file) = &device.file {
                 shared.set(id, description, file.as_raw_fd());

@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 use folioswap_devices::read_ring::ReadRing;
-use folioswap_devices::{FileDevice, FileError, FileSlot, PAGE_SIZE};
+use folioswap_devices::{FileDevice, FileError, FileSlot, Orders, PAGE_SIZE};
 use folioswap_group::swap_link::DATA_MAX;
 use folioswap_nbd::link::LinkDevice;
 use rustix::io::Errno;
@@ -28,6 +28,21 @@ impl OpenDevice<'_> {
         match self {
             OpenDevice::File(device) => device.write_parts(slot, parts),
             OpenDevice::Link(device) => device.write(slot, parts),
+        }
+    }
+
+    /// The same device for the parts of a run of so many pages from `slot` on, which it takes as a
+    /// whole.
+    ///
+    /// # Errors
+    /// [`FileError::OrderNotTaken`].
+    pub(crate) fn taking_run(self, slot: FileSlot, pages: usize) -> Result<Self, FileError> {
+        match self {
+            OpenDevice::File(device) if !device.takes_run(pages) => {
+                Err(FileError::OrderNotTaken { slot, pages })
+            }
+            OpenDevice::File(device) => Ok(OpenDevice::File(device.taking(Orders::ALL))),
+            OpenDevice::Link(_) => Ok(self),
         }
     }
 

@@ -70,29 +70,30 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             }
             beside.location.unlock_with(location);
         }
-        self.write_pages(first, pages)?;
+        let key = self.write_pages(first, pages)?;
         let mut moved = 0;
         for (index, (entry, page)) in entries.iter().zip(pages.iter()).enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + index as u64) else { continue };
             let beside = entry.and_then(|entry| self.beside(entry)).filter(|_| olds[index] != Location::NONE);
+            let new = Place::File { slot, key, checksum: Checksum::of(page) };
             let exchange =
-                beside.map_or(Exchange::Refused, |beside| self.replace_zram(beside, olds[index], slot, page));
+                beside.map_or(Exchange::Refused, |beside| self.replace_zram(beside, olds[index], new));
             match exchange {
                 Exchange::Done => moved += 1,
-                Exchange::Refused => self.file_space.free(slot),
+                Exchange::Refused => self.free_slot(slot, key),
             }
         }
         Ok(moved)
     }
 
-    fn replace_zram(&self, beside: &Beside, old: Location, slot: FileSlot, page: &Page) -> Exchange {
+    fn replace_zram(&self, beside: &Beside, old: Location, new: Place) -> Exchange {
         let Some(location) = beside.location.try_lock() else { return Exchange::Refused };
         let place = Place::unpack(location, beside.check.load(Relaxed));
         let (true, Some(Place::Zram { handle, len, .. })) = (location == old, place) else {
             beside.location.unlock_with(location);
             return Exchange::Refused;
         };
-        let (new, check) = Place::File { slot, checksum: Checksum::of(page) }.pack();
+        let (new, check) = new.pack();
         beside.check.store(check, Relaxed);
         self.aged_out(beside);
         beside.location.unlock_with(new);

@@ -8,7 +8,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_nbd::link::{LinkDevice, Links, Silence, silence_of};
 use folioswap_slots::{DEVICES_MAX, DeviceId, DeviceMask};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -23,6 +23,8 @@ struct SharedDevice {
     io: AtomicU32,
     kind: AtomicU32,
     orders: AtomicU32,
+    /// [`DeviceContents`].
+    contents: AtomicU32,
     links: Links,
 }
 
@@ -35,6 +37,7 @@ impl SharedDevice {
             io: AtomicU32::new(DeviceIo::Asynchronous as u32),
             kind: AtomicU32::new(0),
             orders: AtomicU32::new(Orders::ALL.bits() as u32),
+            contents: AtomicU32::new(DeviceContents::Plain as u32),
             links: Links::none(),
         }
     }
@@ -80,6 +83,7 @@ impl SharedDevices {
         device.clusters.store(description.clusters, Relaxed);
         device.io.store(description.io as u32, Relaxed);
         device.kind.store(description.kind as u32, Relaxed);
+        device.contents.store(description.contents as u32, Relaxed);
         device.links.set(if description.io == DeviceIo::Served { descriptor } else { -1 });
         device.descriptor.store(descriptor, Release);
         self.count.fetch_max(id.index() as u32 + 1, Release);
@@ -161,9 +165,15 @@ impl SharedDevices {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.medium() != Medium::Memory)
     }
 
-    /// Whether a slot is on another machine, which may not answer for a while, or behind a cipher.
+    /// Whether a slot is on another machine, which may not answer for a while.
     pub fn is_remote(&self, slot: FileSlot) -> bool {
         self.find(cluster_of(slot)).is_some_and(|(_, device)| device.is_link())
+    }
+
+    /// Whether each process encrypts the pages of a slot's device.
+    pub(crate) fn is_encrypted(&self, slot: FileSlot) -> bool {
+        self.find(cluster_of(slot))
+            .is_some_and(|(_, device)| device.contents.load(Relaxed) == DeviceContents::Encrypted as u32)
     }
 
     /// Returns the device that a slot lies on, open, and the slot's number within it. No run of

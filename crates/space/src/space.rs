@@ -24,10 +24,13 @@ mod writing;
 
 pub(crate) use self::error::errno_of;
 pub use self::error::{ReadError, WriteError, WriteFailure};
+pub(crate) use self::reading::LastCipher;
 pub use self::writing::{PARTS_MAX, WrittenRun};
 
 use self::ages::Ages;
+use crate::bounce::Bounce;
 use crate::file_space::FileSpace;
+use crate::keys::Keys;
 use crate::shared_devices::SharedDevices;
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -35,8 +38,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use folioswap_devices::{
-    FileSlot, IncompressiblePolicy, Location, LocationCell, MmStat, Owner, Page, PageMemory, Place, Prefault,
-    Scratch, StoreOptions, Stored, Zram,
+    FileSlot, IncompressiblePolicy, KeyNumber, Location, LocationCell, MmStat, Owner, Page, PageMemory,
+    Place, Prefault, Scratch, StoreOptions, Stored, Zram,
 };
 use folioswap_policy::memory::Memory;
 use folioswap_slots::{
@@ -127,6 +130,8 @@ pub struct Space<'m, M: Memory + PageMemory> {
     pub(crate) zram: Zram<StoreMemory<'m, M>>,
     shared: SharedDevices,
     pub(crate) file_space: FileSpace,
+    pub(crate) keys: Keys,
+    pub(crate) bounce: Bounce,
     ages: Ages,
     memory: &'m M,
     frame_bytes: AtomicU64,
@@ -175,6 +180,8 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
         unsafe { words.add_frames(frames, FRAME * FRAMES_ADDED) }.map_err(|_| NoMemory)?;
         let device = words.swapon(spec).map_err(|_| NoMemory)?;
         let files = memory.take(FileSpace::BYTES).ok_or(NoMemory)?;
+        let keys = memory.take(Keys::BYTES).ok_or(NoMemory)?;
+        let bounce = memory.take(Bounce::BYTES).ok_or(NoMemory)?;
         // Two threads store at once: the one that maps memory for the store meanwhile may have lost
         // its CPU.
         let relax = || rustix::thread::sched_yield();
@@ -186,6 +193,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
             shared: SharedDevices::new(),
             // SAFETY: fresh zeroed memory of the right size, never given back.
             file_space: unsafe { FileSpace::new(files) },
+            // SAFETY: as above.
+            keys: unsafe { Keys::new(keys) },
+            // SAFETY: as above.
+            bounce: unsafe { Bounce::new(bounce) },
             ages: Ages::default(),
             memory,
             frame_bytes: AtomicU64::new((FRAME * FRAMES_ADDED) as u64),
@@ -219,6 +230,10 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
     /// Returns the clusters of the shared devices that this process owns.
     pub fn file_space(&self) -> &FileSpace {
         &self.file_space
+    }
+    /// Returns the keys of this process's pages on shared devices.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
     /// Returns the allocator, for figures and validation.
     pub fn slots(&self) -> &Slots<PAYLOAD> {
@@ -457,11 +472,17 @@ impl<'m, M: Memory + PageMemory> Space<'m, M> {
                 self.aged_out(beside);
             }
             Some(Place::Zero | Place::SameFilled { .. }) => self.zram.forget_same_filled(),
-            Some(Place::File { slot, .. }) => self.file_space.free(slot),
+            Some(Place::File { slot, key, .. }) => self.free_slot(slot, key),
             Some(Place::None) | None => {}
         }
         beside.check.store(0, Relaxed);
         beside.location.unlock_with(Location::NONE);
+    }
+
+    /// Gives back a slot, and the hold of its page on its key.
+    pub(crate) fn free_slot(&self, slot: FileSlot, key: KeyNumber) {
+        self.file_space.free(slot);
+        self.keys.put(key, 1);
     }
 
     /// Adds one holder to each of these entries, or to none.

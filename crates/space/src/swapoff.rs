@@ -14,11 +14,12 @@
 //! by then.
 
 use crate::relocation::DEMOTED_MAX;
-use crate::space::{Exchange, ReadError, Space, WriteError, errno_of};
+use crate::space::{Exchange, LastCipher, ReadError, Space, WriteError, errno_of};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{
-    Checksum, FileSlot, IncompressiblePolicy, Location, Owner, Page, PageMemory, Place, Scratch, Stored,
+    Checksum, FileSlot, IncompressiblePolicy, KeyNumber, Location, Owner, Page, PageMemory, Place, Scratch,
+    Stored,
 };
 use folioswap_policy::memory::Memory;
 use folioswap_slots::{DeviceMask, SwapEntry};
@@ -49,6 +50,7 @@ struct LeavingPage {
     location: Location,
     check: u32,
     slot: FileSlot,
+    key: KeyNumber,
     fate: Fate,
 }
 
@@ -125,10 +127,10 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             from = entry.offset() + 1;
             let Some(beside) = self.beside(entry) else { continue };
             let (location, check) = (beside.location.get(), beside.check.load(Relaxed));
-            let Some(Place::File { slot, .. }) = Place::unpack(location, check) else { continue };
+            let Some(Place::File { slot, key, .. }) = Place::unpack(location, check) else { continue };
             if self.shared_devices().of_slot(slot).is_some_and(|device| devices.contains(device)) {
                 leaving.pages[leaving.count] =
-                    Some(LeavingPage { entry, location, check, slot, fate: Fate::Unread });
+                    Some(LeavingPage { entry, location, check, slot, key, fate: Fate::Unread });
                 leaving.count += 1;
             }
         }
@@ -141,7 +143,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     /// Returns false if a server does not answer; then nothing more was asked of it, and pages that
     /// were not read stay where they are.
     pub fn read_leaving(&self, leaving: &mut Leaving, pages: &mut [Page]) -> bool {
-        let mut first = 0;
+        let (mut first, mut last) = (0, LastCipher::default());
         while first < leaving.count {
             let run = leaving.run_from(first);
             first = run.end;
@@ -156,10 +158,13 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 return false;
             }
             for index in run {
-                let Some(LeavingPage { check, slot, .. }) = leaving.page(index) else { continue };
+                let Some(LeavingPage { check, slot, key, .. }) = leaving.page(index) else { continue };
                 let (checksum, page) = (Checksum::from_raw(check), &mut pages[index]);
-                let is_good = matches!(read, Some(Ok(()))) && Checksum::of(page) == checksum;
-                let fate = match if is_good { Ok(()) } else { self.read_slot(slot, checksum, page) } {
+                let is_good = matches!(read, Some(Ok(()))) && {
+                    self.decrypt(&mut last, slot, key, page);
+                    Checksum::of(page) == checksum
+                };
+                let fate = match if is_good { Ok(()) } else { self.read_slot(slot, key, checksum, page) } {
                     Ok(()) => Fate::Read(checksum),
                     Err(error) if may_pass(error) => return false,
                     Err(_) => Fate::Lost,
@@ -183,14 +188,14 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         devices: DeviceMask,
     ) -> Result<(), WriteError> {
         let first = self.take_slots(range.len(), devices)?;
-        self.write_pages(first, pages)?;
+        let key = self.write_pages(first, pages)?;
         for (at, index) in range.enumerate() {
             let Some(slot) = FileSlot::new(first.raw() + at as u64) else { continue };
             match leaving.page(index).map(|page| page.fate) {
                 Some(Fate::Read(checksum)) => {
-                    leaving.set_fate(index, Fate::Stored(Place::File { slot, checksum }));
+                    leaving.set_fate(index, Fate::Stored(Place::File { slot, key, checksum }));
                 }
-                _ => self.file_space.free(slot),
+                _ => self.free_slot(slot, key),
             }
         }
         Ok(())
@@ -265,7 +270,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             self.aged_in(beside);
         }
         beside.location.unlock_with(new);
-        self.file_space.free(page.slot);
+        self.free_slot(page.slot, page.key);
         Exchange::Done
     }
 
@@ -277,7 +282,7 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                 debug_assert!(freed.is_ok());
             }
             Place::Zero | Place::SameFilled { .. } => self.zram.forget_same_filled(),
-            Place::File { slot, .. } => self.file_space.free(slot),
+            Place::File { slot, key, .. } => self.free_slot(slot, key),
             Place::None => {}
         }
     }

@@ -5,7 +5,7 @@ mod heap;
 
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{FileError, FileSlot, IncompressiblePolicy, Orders, Page, Scratch};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use folioswap_space::space::{Movers, ReadError, Space, WriteError, Written};
@@ -40,7 +40,14 @@ const TWO: DeviceId = DeviceId::new(2).unwrap();
 fn device(space: &Space<'_, Heap>, id: DeviceId, first_cluster: u32) -> OwnedFd {
     let file = memfd_create("errors", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster, clusters: 1 };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster,
+        clusters: 1,
+        contents: DeviceContents::Plain,
+    };
     space.shared_devices().set(id, description, file.as_raw_fd());
     assert_eq!(space.file_space().add([(first_cluster, id)].into_iter()), 1);
     file
@@ -272,7 +279,14 @@ fn network_device(space: &Space<'_, Heap>) -> (OwnedFd, Arc<Mutex<Served>>) {
         }
     });
     let (kind, io) = (DeviceKind::Nbd, DeviceIo::Served);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: 1 };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster: 0,
+        clusters: 1,
+        contents: DeviceContents::Plain,
+    };
     space.shared_devices().set(ONE, description, ours.as_raw_fd());
     assert_eq!(space.file_space().add([(0, ONE)].into_iter()), 1);
     (ours, served)

@@ -5,7 +5,7 @@ mod heap;
 
 use folioswap_devices::zstd::Decoder;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, Shadow, SwapEntry};
 use folioswap_space::recompression::{Recompression, Workspace};
 use folioswap_space::space::{Movers, Space};
@@ -270,7 +270,14 @@ fn with_file(heap: &Heap) -> (Space<'_, Heap>, OwnedFd, Vec<SwapEntry>) {
     let space = Space::create(heap).unwrap();
     let file = rustix::fs::memfd_create("relocation", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: CLUSTERS };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster: 0,
+        clusters: CLUSTERS,
+        contents: DeviceContents::Plain,
+    };
     space.shared_devices().set(FILE, description, file.as_raw_fd());
     assert_eq!(space.file_space().add((0..CLUSTERS).map(|number| (number, FILE))), CLUSTERS as usize);
     let entries = filled(&space);

@@ -3,7 +3,6 @@
 use super::{MountCommandError, arguments::MountArguments};
 use crate::device_warnings;
 use folioswap_group::devices::DeviceKind;
-use folioswap_nbd::store::Encryption;
 use folioswap_supervisor::{
     devices::{
         self, Discard, PreparedDevice, Wanted,
@@ -27,9 +26,6 @@ impl MountDevices {
             match &option.device {
                 DeviceOption::Nbd(nbd) if nbd.discard != DiscardOption::No => {
                     return Err(MountCommandError::NetworkDiscard(option.text.clone()));
-                }
-                DeviceOption::File { encryption, .. } if *encryption != Encryption::None => {
-                    return Err(MountCommandError::EncryptedFile(option.text.clone()));
                 }
                 _ => {}
             }
@@ -85,6 +81,7 @@ fn swap_device(device: PreparedDevice, link: Option<std::os::fd::OwnedFd>) -> Sw
     SwapDevice {
         kind: description.kind,
         io: description.io,
+        contents: description.contents,
         reserved: shared.reserved,
         clusters,
         discard: match shared.discard {

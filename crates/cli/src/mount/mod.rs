@@ -86,11 +86,6 @@ pub enum MountCommandError {
         "--swap {0}: a mount does not tell the server what it does not need any more: leave discard away"
     )]
     NetworkDiscard(String),
-    /// `encrypt=yes` on a file, into which the daemon writes itself.
-    #[error(
-        "--swap {0}: a mount does not encrypt files: leave encrypt away, or use an nbd server, which gets pages sealed"
-    )]
-    EncryptedFile(String),
     /// The mount failed.
     #[error(transparent)]
     Mount(#[from] MountError),

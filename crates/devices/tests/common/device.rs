@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use folioswap_devices::create::create_swap_file;
 use folioswap_devices::zstd::{Decoder, Encoder};
 use folioswap_devices::{
-    Checksum, Codec, FileDevice, FileError, FileSlot, IncompressiblePolicy, LoadError, Owner, PAGE_SIZE,
-    Page, Place, Recompressed, Scratch, StoreError, StoreOptions, Stored, Zram, page,
+    Checksum, Codec, FileDevice, FileError, FileSlot, IncompressiblePolicy, KeyNumber, LoadError, Owner,
+    PAGE_SIZE, Page, Place, Recompressed, Scratch, StoreError, StoreOptions, Stored, Zram, page,
 };
 
 use super::memory::TestMemory;
@@ -212,13 +212,17 @@ impl PageStore for FileUnderTest {
         let slot = |index| FileSlot::new(first + index as u64).unwrap();
         self.device().write(slot(0), run.bytes()).map_err(Refused::File)?;
         self.pages.fetch_add(pages.len() as u64, Ordering::Relaxed);
-        let place =
-            |(index, page): (usize, &Page)| Place::File { slot: slot(index), checksum: Checksum::of(page) };
+        let key = KeyNumber::NONE;
+        let place = |(index, page): (usize, &Page)| Place::File {
+            slot: slot(index),
+            key,
+            checksum: Checksum::of(page),
+        };
         Ok(pages.iter().enumerate().map(place).collect())
     }
 
     fn load(&self, place: Place, out: &mut Page) -> Result<(), Fault> {
-        let Place::File { slot, checksum: expected } = place else { panic!("not ours: {place:?}") };
+        let Place::File { slot, checksum: expected, .. } = place else { panic!("not ours: {place:?}") };
         let mut run = AlignedRun::new(1);
         self.device().read(slot, run.bytes()).map_err(Fault::File)?;
         let found = Checksum::of(run.bytes());

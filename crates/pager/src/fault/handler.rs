@@ -121,6 +121,8 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     if let Err(errno) = engine.fork.renew_token() {
         leave(engine, errno);
     }
+    // A forked child inherits its parent's keys, and no locks of memory.
+    engine.space.keys().lock_again();
     let buffers = Buffers::of(engine);
     let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
     let mut handler = Handler::new(engine, buffers);

@@ -92,6 +92,8 @@ pub fn prepare(engine: &Engine) {
         fork.opened_ns.store(sys::now_ns(), Relaxed);
         fork.window.store(FROZEN, Release);
     }
+    // The child knows the present key, so neither process writes another page under it.
+    engine.space.keys().renew();
     // Evictor and handler stand where neither makes a mapping of the arena; the child will need
     // them all.
     engine.arena.bequeath_to(Heirs::ForkedChild);

@@ -38,6 +38,8 @@ impl Handler {
         let engine = self.engine;
         engine.protect_in_child(Userfault(descriptor));
         engine.fork.set_protection(Protection::Unprotected);
+        // The child has a copy of the keys.
+        engine.space.keys().renew();
         self.write_back_range(0, 1 << 47);
         let (index, table) = self.table_of_child();
         self.adopt(index, table, descriptor);

@@ -3,7 +3,14 @@ use folioswap_group::devices::DeviceIo;
 use std::vec::Vec;
 
 fn device(kind: DeviceKind, priority: i32) -> DeviceDescription {
-    DeviceDescription { kind, priority, io: DeviceIo::Asynchronous, first_cluster: 0, clusters: 1 }
+    DeviceDescription {
+        kind,
+        priority,
+        io: DeviceIo::Asynchronous,
+        first_cluster: 0,
+        clusters: 1,
+        contents: DeviceContents::Plain,
+    }
 }
 
 fn mask(numbers: &[u32]) -> DeviceMask {

@@ -2,7 +2,14 @@ use super::*;
 
 fn file(first_cluster: u32, clusters: u32) -> DeviceDescription {
     let io = DeviceIo::Asynchronous;
-    DeviceDescription { kind: DeviceKind::File, priority: 0, io, first_cluster, clusters }
+    DeviceDescription {
+        kind: DeviceKind::File,
+        priority: 0,
+        io,
+        first_cluster,
+        clusters,
+        contents: DeviceContents::Plain,
+    }
 }
 
 #[test]

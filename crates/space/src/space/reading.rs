@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::zstd::Decoder;
-use folioswap_devices::{Checksum, FileSlot, Location, Page, PageMemory, Place};
+use folioswap_devices::{Checksum, FileSlot, KeyNumber, Location, Page, PageCipher, PageMemory, Place};
 use folioswap_policy::memory::Memory;
 use folioswap_slots::SwapEntry;
 use rustix::io::Errno;
@@ -23,6 +23,21 @@ enum Pause {
     Taken,
     /// The device seems to be gone.
     NotTaken,
+}
+
+/// The cipher of the page that was decrypted last: pages that lie together have mostly been written
+/// together, under one key.
+#[derive(Default)]
+pub(crate) struct LastCipher {
+    key: KeyNumber,
+    cipher: Option<PageCipher>,
+}
+
+/// The slot of an entry's page on a shared device, its key, and the checksum of its bytes.
+struct OnDevice {
+    slot: FileSlot,
+    key: KeyNumber,
+    checksum: Checksum,
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
@@ -78,8 +93,8 @@ impl<M: Memory + PageMemory> Space<'_, M> {
                     .map_err(|_| ReadError::Corrupt)?;
                 Ok(Written::Zram)
             }
-            Place::File { slot, checksum } => {
-                self.read_slot(slot, checksum, page)?;
+            Place::File { slot, key, checksum } => {
+                self.read_slot(slot, key, checksum, page)?;
                 Ok(Written::Shared)
             }
         }
@@ -91,14 +106,15 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     pub(crate) fn read_slot(
         &self,
         slot: FileSlot,
+        key: KeyNumber,
         checksum: Checksum,
         page: &mut Page,
     ) -> Result<(), ReadError> {
-        let first = self.read_slot_once(slot, checksum, page);
+        let first = self.read_slot_once(slot, key, checksum, page);
         if first.is_ok() || self.wait_before_retry() == Pause::NotTaken {
             return first;
         }
-        self.read_slot_once(slot, checksum, page)?;
+        self.read_slot_once(slot, key, checksum, page)?;
         self.read_retries.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -114,9 +130,16 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         Pause::Taken
     }
 
-    fn read_slot_once(&self, slot: FileSlot, checksum: Checksum, page: &mut Page) -> Result<(), ReadError> {
+    fn read_slot_once(
+        &self,
+        slot: FileSlot,
+        key: KeyNumber,
+        checksum: Checksum,
+        page: &mut Page,
+    ) -> Result<(), ReadError> {
         let (device, within) = self.shared.open(slot).ok_or(ReadError::Corrupt)?;
         device.read(within, page).map_err(ReadError::File)?;
+        self.decrypt(&mut LastCipher::default(), slot, key, page);
         if Checksum::of(page) != checksum {
             return Err(ReadError::Corrupt);
         }
@@ -124,6 +147,29 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             self.reads_failed.store(0, Relaxed);
         }
         Ok(())
+    }
+
+    /// Decrypts a page that was read from this slot, if it has a key.
+    pub(crate) fn decrypt(&self, last: &mut LastCipher, slot: FileSlot, key: KeyNumber, page: &mut Page) {
+        if key.is_none() {
+            return;
+        }
+        if last.key != key {
+            *last = LastCipher { key, cipher: self.keys.cipher(key) };
+        }
+        if let Some(cipher) = &last.cipher {
+            cipher.decrypt(slot, page);
+        }
+    }
+
+    /// Where an entry's bytes are on a shared device; `None` when they are not on one. The caller
+    /// holds the entry's page word.
+    fn on_device(&self, entry: Option<SwapEntry>) -> Option<OnDevice> {
+        let beside = self.beside(entry?)?;
+        match Place::unpack(beside.location.get(), beside.check.load(Relaxed))? {
+            Place::File { slot, key, checksum } => Some(OnDevice { slot, key, checksum }),
+            _ => None,
+        }
     }
 
     /// Returns how many reads of shared devices succeeded when tried again, since the last call.
@@ -148,23 +194,25 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         let read =
             self.shared.open(first).map(|(device, within)| device.read(within, pages.as_flattened_mut()));
         let (is_read, mut waited) = (matches!(read, Some(Ok(()))), false);
-        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
-            let expected =
-                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
-            let (Some(expected), Some(slot)) = (expected, FileSlot::new(first.raw() + index as u64)) else {
+        let mut last = LastCipher::default();
+        for (index, (&entry, page)) in entries.iter().zip(pages).enumerate() {
+            let Some(OnDevice { slot, key, checksum }) = self.on_device(entry) else {
                 bad(index, ReadError::Missing);
                 continue;
             };
-            let checksum = Checksum::from_raw(expected);
-            if is_read && Checksum::of(page) == checksum {
-                continue;
+            debug_assert_eq!(slot.raw(), first.raw() + index as u64, "the caller has asked for it");
+            if is_read {
+                self.decrypt(&mut last, slot, key, page);
+                if Checksum::of(page) == checksum {
+                    continue;
+                }
             }
             // All pages are read again after one pause.
             if !waited {
                 self.wait_before_retry();
                 waited = true;
             }
-            match self.read_slot_once(slot, checksum, page) {
+            match self.read_slot_once(slot, key, checksum, page) {
                 Ok(()) => {
                     self.read_retries.fetch_add(1, Relaxed);
                 }
@@ -194,14 +242,17 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         unsafe { device.begin_read(ring, within, pages, bytes, tag) }
     }
 
-    /// Checks pages that were read from shared devices for these entries; calls `bad` with the
-    /// index of every page that is not the one written. Only the holder of the entries' page words
-    /// may call.
-    pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &[Page], mut bad: impl FnMut(usize)) {
-        for (index, (entry, page)) in entries.iter().zip(pages).enumerate() {
-            let expected =
-                entry.and_then(|entry| self.beside(entry)).map(|beside| beside.check.load(Relaxed));
-            if expected != Some(Checksum::of(page).raw()) {
+    /// Decrypts and checks pages that were read from shared devices for these entries; calls `bad`
+    /// with the index of every page that is not the one written. Only the holder of the entries'
+    /// page words may call, once for each page that was read.
+    pub fn check_run(&self, entries: &[Option<SwapEntry>], pages: &mut [Page], mut bad: impl FnMut(usize)) {
+        let mut last = LastCipher::default();
+        for (index, (&entry, page)) in entries.iter().zip(pages).enumerate() {
+            let is_good = self.on_device(entry).is_some_and(|OnDevice { slot, key, checksum }| {
+                self.decrypt(&mut last, slot, key, page);
+                Checksum::of(page) == checksum
+            });
+            if !is_good {
                 bad(index);
             }
         }

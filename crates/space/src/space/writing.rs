@@ -3,7 +3,9 @@
 
 use super::error::errno_of;
 use super::{Space, WriteError, WriteFailure};
-use folioswap_devices::{Checksum, FileSlot, Page, PageMemory, Place};
+use crate::bounce::BOUNCE_PAGES;
+use crate::open_device::OpenDevice;
+use folioswap_devices::{Checksum, FileError, FileSlot, KeyNumber, Page, PageCipher, PageMemory, Place};
 use folioswap_nbd::link::{PART_PAGES_MAX, Silence};
 use folioswap_policy::memory::Memory;
 use folioswap_policy::units::PAGE;
@@ -30,6 +32,18 @@ fn page_count(parts: &[&[u8]]) -> usize {
 #[must_use = "its slots are nobody's"]
 pub struct WrittenRun {
     first: FileSlot,
+    key: KeyNumber,
+}
+
+/// The way of pages to a device: as they are, or under a key.
+struct Seal {
+    key: KeyNumber,
+    /// `None`: the pages are not encrypted, and `key` is none.
+    cipher: Option<PageCipher>,
+}
+
+impl Seal {
+    const PLAIN: Seal = Seal { key: KeyNumber::NONE, cipher: None };
 }
 
 impl<M: Memory + PageMemory> Space<'_, M> {
@@ -45,22 +59,69 @@ impl<M: Memory + PageMemory> Space<'_, M> {
         self.file_space.allocate(count as u32, taking).ok_or(WriteError::NoSlots)
     }
 
-    /// Writes to slots that were taken together; `parts` are the pages one after the other.
+    /// Writes to slots that were taken together; `parts` are the pages one after the other. Returns
+    /// the key under which they are, which is held once for each.
     ///
     /// # Errors
     /// [`WriteError::NoSlots`], [`WriteError::Device`]; the slots are free again then, but for bad
-    /// ones.
-    pub(crate) fn write_slots(&self, first: FileSlot, parts: &[&[u8]]) -> Result<(), WriteError> {
+    /// ones, and no key is held.
+    pub(crate) fn write_slots(&self, first: FileSlot, parts: &[&[u8]]) -> Result<KeyNumber, WriteError> {
+        let count = page_count(parts);
         let Some((device, within)) = self.shared.open(first) else {
-            self.free_slots(first, page_count(parts));
+            self.free_slots(first, count);
             return Err(WriteError::NoSlots);
         };
-        device.write_parts(within, parts).or_else(|error| self.write_again(first, parts, errno_of(error)))
+        let seal = match self.shared.is_encrypted(first).then(|| self.keys.take(count as u32)) {
+            None => Seal::PLAIN,
+            Some(Ok((key, cipher))) => Seal { key, cipher: Some(cipher) },
+            Some(Err(errno)) => {
+                self.free_slots(first, count);
+                let device = self.shared.of_slot(first).ok_or(WriteError::NoSlots)?;
+                return Err(WriteError::Device(WriteFailure { device, slot: first, errno }));
+            }
+        };
+        let written = self
+            .write_sealed(device, (first, within), parts, &seal)
+            .or_else(|error| self.write_again(first, parts, &seal, errno_of(error)));
+        match written {
+            Ok(()) => Ok(seal.key),
+            Err(error) => {
+                self.keys.put(seal.key, count as u32);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes pages to slots from `first` on, which is `within` on its device.
+    fn write_sealed(
+        &self,
+        device: OpenDevice<'_>,
+        (first, within): (FileSlot, FileSlot),
+        parts: &[&[u8]],
+        seal: &Seal,
+    ) -> Result<(), FileError> {
+        let Some(cipher) = &seal.cipher else { return device.write_parts(within, parts) };
+        let device = device.taking_run(within, page_count(parts))?;
+        let mut buffer = self.bounce.take();
+        let buffer = buffer.pages();
+        let mut pages = parts.iter().flat_map(|part| part.as_chunks::<PAGE>().0).enumerate().peekable();
+        while let Some(&(done, _)) = pages.peek() {
+            let mut count = 0;
+            for ((index, page), to) in pages.by_ref().take(BOUNCE_PAGES).zip(buffer.iter_mut()) {
+                if let Some(slot) = FileSlot::new(first.raw() + index as u64) {
+                    cipher.encrypt(slot, page, to);
+                }
+                count += 1;
+            }
+            let at = FileSlot::new(within.raw() + done as u64).unwrap_or(within);
+            device.write(at, buffer[..count].as_flattened())?;
+        }
+        Ok(())
     }
 
     /// As [`write_slots`](Self::write_slots), for pages that lie together, at most [`PARTS_MAX`]
     /// parts of [`PART_PAGES_MAX`].
-    pub(crate) fn write_pages(&self, first: FileSlot, pages: &[Page]) -> Result<(), WriteError> {
+    pub(crate) fn write_pages(&self, first: FileSlot, pages: &[Page]) -> Result<KeyNumber, WriteError> {
         let mut parts = [&[][..]; PARTS_MAX];
         let chunks = pages.as_flattened().chunks(PART_PAGES_MAX * PAGE);
         let count = parts.iter_mut().zip(chunks).map(|(part, chunk)| *part = chunk).count();
@@ -69,7 +130,13 @@ impl<M: Memory + PageMemory> Space<'_, M> {
 
     /// Writes a run that the device refused page by page, to learn which slots are bad. If none is,
     /// the run is written now.
-    fn write_again(&self, first: FileSlot, parts: &[&[u8]], errno: Errno) -> Result<(), WriteError> {
+    fn write_again(
+        &self,
+        first: FileSlot,
+        parts: &[&[u8]],
+        seal: &Seal,
+        errno: Errno,
+    ) -> Result<(), WriteError> {
         let count = page_count(parts);
         if let Some(silence) = self.shared.silence(first, errno) {
             return Err(self.unanswered(first, count, silence, errno));
@@ -83,7 +150,9 @@ impl<M: Memory + PageMemory> Space<'_, M> {
             if is_full || found == BAD_SLOTS_FOUND {
                 break;
             }
-            let written = self.shared.open(slot).map(|(device, within)| device.write(within, page));
+            let open = self.shared.open(slot);
+            let written =
+                open.map(|(device, within)| self.write_sealed(device, (slot, within), &[page], seal));
             if !matches!(written, Some(Ok(()))) {
                 bad[found] = Some(slot);
                 found += 1;
@@ -147,22 +216,22 @@ impl<M: Memory + PageMemory> Space<'_, M> {
     /// As [`Space::write_run`]; nothing needs to be settled then.
     pub fn write_parts(&self, parts: &[&[u8]], devices: DeviceMask) -> Result<WrittenRun, WriteError> {
         let first = self.take_slots(page_count(parts), devices)?;
-        self.write_slots(first, parts)?;
-        Ok(WrittenRun { first })
+        let key = self.write_slots(first, parts)?;
+        Ok(WrittenRun { first, key })
     }
 
     /// Sets the locations of these entries, whose pages were written as `parts`, which have not
     /// changed since. `None`: the page is not wanted (any more); its slot is given back.
     pub fn settle(&self, written: WrittenRun, entries: &[Option<SwapEntry>], parts: &[&[u8]]) {
         debug_assert_eq!(entries.len(), page_count(parts));
+        let WrittenRun { first, key } = written;
         let pages = parts.iter().flat_map(|part| part.chunks_exact(PAGE));
-        for ((slot, entry), page) in slots_from(written.first, entries.len()).zip(entries).zip(pages) {
-            let placed = match entry {
-                Some(entry) => self.set_location(*entry, Place::File { slot, checksum: Checksum::of(page) }),
-                None => false,
-            };
+        for ((slot, entry), page) in slots_from(first, entries.len()).zip(entries).zip(pages) {
+            let placed = entry.is_some_and(|entry| {
+                self.set_location(entry, Place::File { slot, key, checksum: Checksum::of(page) })
+            });
             if !placed {
-                self.file_space.free(slot);
+                self.free_slot(slot, key);
             }
         }
     }

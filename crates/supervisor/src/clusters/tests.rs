@@ -2,7 +2,7 @@ use super::*;
 use crate::{devices::Discard, ipc::mapped::SegmentFile};
 use folioswap_devices::create::create_swap_file;
 use folioswap_group::{
-    devices::{DeviceIo, DeviceKind},
+    devices::{DeviceContents, DeviceIo, DeviceKind},
     segment::CLUSTER_BYTES,
 };
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
@@ -13,7 +13,14 @@ const FIRST: u64 = 1;
 const SECOND: u64 = 2;
 
 fn description(kind: DeviceKind, first_cluster: u32, clusters: u32) -> DeviceDescription {
-    DeviceDescription { kind, priority: 0, io: DeviceIo::Asynchronous, first_cluster, clusters }
+    DeviceDescription {
+        kind,
+        priority: 0,
+        io: DeviceIo::Asynchronous,
+        first_cluster,
+        clusters,
+        contents: DeviceContents::Plain,
+    }
 }
 
 fn file(discard: Discard) -> Option<SharedDevice> {

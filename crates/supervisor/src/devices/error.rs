@@ -2,7 +2,7 @@
 
 use folioswap_devices::{create::CreateError, prepared::PreparedError};
 use folioswap_group::devices::DEVICES_MAX;
-use folioswap_nbd::{error::ConnectError, key::KeyError};
+use folioswap_nbd::error::ConnectError;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -90,24 +90,6 @@ pub enum DeviceError {
         name: String,
         /// The reason.
         source: ConnectError,
-    },
-    /// There is no locked memory for a key.
-    #[error(
-        "--swap {name}: {source}: raise the limit of locked memory with `ulimit -l`, or write encrypt=no"
-    )]
-    Key {
-        /// The device, as in `--swap`.
-        name: String,
-        /// The reason.
-        source: KeyError,
-    },
-    /// There is no descriptor for an encrypted file.
-    #[error("--swap {name}: {error}")]
-    Clone {
-        /// The device, as in `--swap`.
-        name: String,
-        /// The reason.
-        error: std::io::Error,
     },
     /// One export is given twice.
     #[error("--swap {0} is given twice: each device needs an export of its own")]

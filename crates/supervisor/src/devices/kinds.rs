@@ -15,16 +15,11 @@ use folioswap_devices::{
     prepared::{self, Uuid},
 };
 use folioswap_group::{
-    devices::{DeviceDescription, DeviceIo, DeviceKind},
+    devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind},
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{
-    client::Settings as NbdSettings,
-    error::ConnectError,
-    seal::Sealer,
-    service::Told,
-    store::{Encryption, Suitable},
-    uri::Address,
+    client::Settings as NbdSettings, error::ConnectError, service::Told, store::Suitable, uri::Address,
 };
 use rustix::{
     fd::OwnedFd,
@@ -39,6 +34,7 @@ pub(super) fn prepared(
     size: Option<u64>,
     priority: i32,
     (discard, uuid): (&DiscardOption, Option<Uuid>),
+    contents: DeviceContents,
 ) -> Result<PreparedDevice, DeviceError> {
     let failed = |source| DeviceError::Prepared { target: target.to_owned(), source };
     let opened = prepared::open(target, uuid).map_err(failed)?;
@@ -48,7 +44,7 @@ pub(super) fn prepared(
     let discard_at_start = matches!(discard, DiscardOption::Once | DiscardOption::Both);
     let bytes = size.map_or(u64::MAX, |size| size.saturating_add(DATA_START)).min(opened.header.size);
     Ok(PreparedDevice {
-        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0, contents },
         name: target.to_owned(),
         shared: Some(SharedDevice {
             reserved: (DATA_START / CLUSTER_BYTES) as u32,
@@ -66,9 +62,9 @@ pub(super) fn prepared(
 
 /// The compressed store, of which each process has its own.
 pub(super) fn store(priority: i32) -> PreparedDevice {
-    let (kind, io) = (DeviceKind::Zram, DeviceIo::Synchronous);
+    let (kind, io, contents) = (DeviceKind::Zram, DeviceIo::Synchronous, DeviceContents::Plain);
     PreparedDevice {
-        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0, contents },
         name: "zram".into(),
         shared: None,
         directory: None,
@@ -85,12 +81,12 @@ pub(super) fn ram_device(
     number: usize,
     bytes: u64,
     priority: i32,
-    io: DeviceIo,
+    (io, contents): (DeviceIo, DeviceContents),
 ) -> Result<PreparedDevice, Errno> {
     let kind = DeviceKind::Ram;
     let file = memfd_create("folioswap-ram", MemfdFlags::CLOEXEC)?;
     Ok(PreparedDevice {
-        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0, contents },
         name: ram_name(number),
         shared: Some(SharedDevice::new(file, Discard::Freed)),
         directory: None,
@@ -100,22 +96,6 @@ pub(super) fn ram_device(
         bytes,
         sized: Sized::Given,
     })
-}
-
-/// The same device; with [`Encryption::Random`] the supervisor seals its pages on their way.
-pub(super) fn with_encryption(
-    mut device: PreparedDevice,
-    encryption: Encryption,
-) -> Result<PreparedDevice, DeviceError> {
-    let (Encryption::Random, Some(shared)) = (encryption, &device.shared) else { return Ok(device) };
-    let name = format!("file:{}", device.name.display());
-    let failed = |source| DeviceError::Key { name: name.clone(), source };
-    // A key that cannot be made refuses the run now, not when the program already runs.
-    Sealer::new([0; 16]).map_err(failed)?;
-    let file = shared.file.try_clone().map_err(|error| DeviceError::Clone { name: name.clone(), error })?;
-    device.network = Some(PreparedNetwork::File { name, file });
-    device.description.io = DeviceIo::Served;
-    Ok(device)
 }
 
 /// An export of an NBD server: connects to it and marks it.
@@ -138,7 +118,8 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
         return Err(DeviceError::ExportSize { name, asked, has });
     }
     let export = export.mark().map_err(failed)?;
-    let (kind, io) = (DeviceKind::Nbd, DeviceIo::Served);
+    // The supervisor encrypts for all members.
+    let (kind, io, contents) = (DeviceKind::Nbd, DeviceIo::Served, DeviceContents::Plain);
     let bytes = option.size.unwrap_or_else(|| export.bytes());
     let told = match option.discard {
         DiscardOption::Pages | DiscardOption::Both => Told::Server,
@@ -150,13 +131,13 @@ pub(super) fn nbd(option: &NbdOption, priority: i32) -> Result<PreparedDevice, D
         DeviceError::Nbd { name: name.clone(), source: ConnectError::Broken(errno.into()) }
     })?;
     Ok(PreparedDevice {
-        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0, contents },
         name: name.into(),
         shared: Some(SharedDevice::new(file, Discard::Freed)),
         directory: None,
         orders: Orders::ALL,
         origin: Origin::Temporary,
-        network: Some(PreparedNetwork::Export { export: Box::new(export), told }),
+        network: Some(PreparedNetwork { export: Box::new(export), told }),
         bytes,
         sized: Sized::Given,
     })
@@ -168,14 +149,14 @@ pub(super) fn file(
     directory: &Path,
     bytes: Option<u64>,
     priority: i32,
-    discard: Discard,
+    (discard, contents): (Discard, DeviceContents),
 ) -> Result<PreparedDevice, CreateError> {
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
     let file = create_swap_file(directory)?;
     let sized = if bytes.is_some() { Sized::Given } else { Sized::ByItsDisk };
     let bytes = bytes.map_or_else(|| default_swap_max(directory), Ok)?;
     Ok(PreparedDevice {
-        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0 },
+        description: DeviceDescription { kind, priority, io, first_cluster: 0, clusters: 0, contents },
         name: directory.to_owned(),
         shared: Some(SharedDevice::new(file, discard)),
         directory: open_directory(directory).ok(),

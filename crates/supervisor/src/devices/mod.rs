@@ -15,14 +15,14 @@ pub use self::{
 };
 
 use self::{
-    kinds::{file, nbd, prepared, ram_device, store, with_encryption},
+    kinds::{file, nbd, prepared, ram_device, store},
     numbering::{number_clusters, share_disks},
 };
 use crate::{
     machine,
     processes::limits::Limits,
     size,
-    swap_option::{DeviceOption, DiscardOption, SwapOption},
+    swap_option::{CONTENTS_DEFAULT, DeviceOption, DiscardOption, SwapOption},
 };
 use folioswap_devices::Orders;
 use folioswap_group::{
@@ -31,7 +31,7 @@ use folioswap_group::{
 };
 use folioswap_nbd::{service::Told, store::Prepared, uri::Uri};
 use rustix::{
-    fd::{AsFd, BorrowedFd, OwnedFd},
+    fd::{BorrowedFd, OwnedFd},
     fs::fstat,
 };
 use std::{
@@ -73,31 +73,18 @@ pub struct PreparedDevice {
     sized: Sized,
 }
 
-/// A device that the supervisor serves to members, ready for use.
-pub enum PreparedNetwork {
-    /// An export of an NBD server.
-    Export {
-        /// The export, connected and marked.
-        export: Box<Prepared>,
-        /// Whether the server hears of clusters that became free.
-        told: Told,
-    },
-    /// A file whose pages are sealed.
-    File {
-        /// The name for messages.
-        name: String,
-        /// A duplicate of the descriptor of the device.
-        file: OwnedFd,
-    },
+/// An export of an NBD server, which the supervisor serves to members, ready for use.
+pub struct PreparedNetwork {
+    /// The export, connected and marked.
+    pub export: Box<Prepared>,
+    /// Whether the server hears of clusters that became free.
+    pub told: Told,
 }
 
 impl PreparedNetwork {
     /// The descriptor that must stay open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        match self {
-            PreparedNetwork::Export { export, .. } => export.descriptor(),
-            PreparedNetwork::File { file, .. } => file.as_fd(),
-        }
+        self.export.descriptor()
     }
 }
 
@@ -256,7 +243,8 @@ fn built_in(asked: Wanted<'_>) -> Result<Vec<PreparedDevice>, DeviceError> {
     let mut devices = vec![store(1)];
     if asked.swap_max.is_none_or(|most| most >= CLUSTER_BYTES) {
         let directory = asked.swap_dir.unwrap_or(Path::new(BUILT_IN_DIRECTORY));
-        let device = file(directory, asked.swap_max, 0, Discard::Freed).map_err(DeviceError::BuiltIn)?;
+        let device = file(directory, asked.swap_max, 0, (Discard::Freed, CONTENTS_DEFAULT))
+            .map_err(DeviceError::BuiltIn)?;
         devices.push(device);
     }
     Ok(devices)
@@ -296,30 +284,30 @@ fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceErr
         let priority = option.priority.map_or(PRIORITY_DEFAULT, i32::from);
         devices.push(match &option.device {
             DeviceOption::Zram => store(priority),
-            DeviceOption::Ram { size, io, orders } => {
+            DeviceOption::Ram { size, io, orders, contents } => {
                 let before = devices.iter().filter(|device| device.description.kind == DeviceKind::Ram);
-                let device = ram_device(before.count(), *size, priority, *io).map_err(DeviceError::Ram)?;
+                let device = ram_device(before.count(), *size, priority, (*io, *contents))
+                    .map_err(DeviceError::Ram)?;
                 PreparedDevice { orders: *orders, ..device }
             }
             DeviceOption::Nbd(option) => nbd(option, priority)?,
-            DeviceOption::File { target, size, discard, uuid, encryption } => {
+            DeviceOption::File { target, size, discard, uuid, contents } => {
                 if prepared_target(target).is_some() {
-                    let device = prepared(target, *size, priority, (discard, *uuid))?;
-                    devices.push(with_encryption(device, *encryption)?);
+                    devices.push(prepared(target, *size, priority, (discard, *uuid), *contents)?);
                     continue;
                 }
                 if uuid.is_some() && target.is_dir() {
                     return Err(DeviceError::UuidOfDirectory(target.clone()));
                 }
-                let discard = discard_freed(discard);
+                let kept = (discard_freed(discard), *contents);
                 let failed = |source| DeviceError::File { target: target.clone(), source };
-                let device = file(target, *size, priority, discard).map_err(failed)?;
+                let device = file(target, *size, priority, kept).map_err(failed)?;
                 let same =
                     |other: &&PreparedDevice| identity(other).is_some_and(|id| Some(id) == identity(&device));
                 if let Some(other) = devices.iter().find(same) {
                     return Err(DeviceError::DirectoryTwice(other.name.clone(), target.clone()));
                 }
-                with_encryption(device, *encryption)?
+                device
             }
         });
     }

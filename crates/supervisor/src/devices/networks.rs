@@ -6,7 +6,6 @@ use folioswap_nbd::{
     client::Event,
     key::KeyError,
     service::{LinkOwner, Service, Told},
-    store::Store,
 };
 use rustix::fd::OwnedFd;
 
@@ -86,12 +85,9 @@ impl Networks {
     /// [`NetworkError`].
     pub fn add(&mut self, number: usize, prepared: PreparedNetwork) -> Result<(), NetworkError> {
         share_arenas();
-        let (name, told, store) = match prepared {
-            PreparedNetwork::Export { export, told } => (export.uri().to_string(), told, export.start()),
-            // The area that reserves the blocks of the file also punches its free clusters.
-            PreparedNetwork::File { name, file } => (name, Told::Nobody, Store::on_file(file)),
-        };
-        let store = store.map_err(|source| NetworkError::Key { name: name.clone(), source })?;
+        let PreparedNetwork { export, told } = prepared;
+        let name = export.uri().to_string();
+        let store = export.start().map_err(|source| NetworkError::Key { name: name.clone(), source })?;
         let service =
             Service::start(store).map_err(|source| NetworkError::System { name: name.clone(), source })?;
         self.0.push(Network { number, name, service, told });

@@ -3,7 +3,10 @@
 use super::{DiscardOption, SwapOptionError, text};
 use crate::size;
 use folioswap_devices::{Orders, prepared::Uuid};
-use folioswap_group::{devices::DeviceIo, segment::CLUSTER_BYTES};
+use folioswap_group::{
+    devices::{DeviceContents, DeviceIo},
+    segment::CLUSTER_BYTES,
+};
 use folioswap_nbd::store::Encryption;
 
 /// The most seconds and connections that can be asked for.
@@ -19,6 +22,9 @@ pub(super) struct Keys {
     pub(super) io: Option<DeviceIo>,
     pub(super) orders: Option<Orders>,
     pub(super) uuid: Option<Uuid>,
+    /// `encrypt` of a device that members write to by themselves.
+    pub(super) contents: Option<DeviceContents>,
+    /// `encrypt` of an export.
     pub(super) encryption: Option<Encryption>,
     pub(super) timeout: Option<u64>,
     pub(super) connections: Option<u64>,
@@ -45,7 +51,10 @@ impl Keys {
                 (b"uuid", "file") => once(&mut keys.uuid, "uuid", uuid(value)?)?,
                 (b"orders", "ram") => once(&mut keys.orders, "orders", orders(value)?)?,
                 (b"synchronous", "ram") => once(&mut keys.io, "synchronous", synchronous(value)?)?,
-                (b"encrypt", "file" | "nbd") => once(&mut keys.encryption, "encrypt", encryption(value)?)?,
+                (b"encrypt", "ram" | "file") => {
+                    once(&mut keys.contents, "encrypt", encrypt(value)?.contents())?;
+                }
+                (b"encrypt", "nbd") => once(&mut keys.encryption, "encrypt", encrypt(value)?.encryption())?,
                 (b"timeout", "nbd") => {
                     once(&mut keys.timeout, "timeout", number("timeout", value, TIMEOUT_MAX)?)?;
                 }
@@ -115,11 +124,33 @@ fn uuid(value: Option<String>) -> Result<Uuid, SwapOptionError> {
     Uuid::try_parse(&value).map_err(|_| SwapOptionError::Uuid(value))
 }
 
-fn encryption(value: Option<String>) -> Result<Encryption, SwapOptionError> {
+/// The value of `encrypt`.
+enum Encrypt {
+    Yes,
+    No,
+}
+
+impl Encrypt {
+    fn contents(&self) -> DeviceContents {
+        match self {
+            Encrypt::Yes => DeviceContents::Encrypted,
+            Encrypt::No => DeviceContents::Plain,
+        }
+    }
+
+    fn encryption(&self) -> Encryption {
+        match self {
+            Encrypt::Yes => Encryption::Random,
+            Encrypt::No => Encryption::None,
+        }
+    }
+}
+
+fn encrypt(value: Option<String>) -> Result<Encrypt, SwapOptionError> {
     match value.as_deref() {
         None => Err(SwapOptionError::NoValue("encrypt")),
-        Some("yes") => Ok(Encryption::Random),
-        Some("no") => Ok(Encryption::None),
+        Some("yes") => Ok(Encrypt::Yes),
+        Some("no") => Ok(Encrypt::No),
         Some(other) => Err(SwapOptionError::Encrypt(other.to_owned())),
     }
 }

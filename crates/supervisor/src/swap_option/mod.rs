@@ -11,7 +11,7 @@ pub use self::error::SwapOptionError;
 
 use self::keys::Keys;
 use folioswap_devices::{Orders, prepared::Uuid};
-use folioswap_group::devices::DeviceIo;
+use folioswap_group::devices::{DeviceContents, DeviceIo};
 use folioswap_nbd::{client::Settings as NbdSettings, store::Encryption, uri::Uri};
 use std::{
     ffi::{OsStr, OsString},
@@ -22,6 +22,8 @@ use std::{
 
 /// The highest priority that can be given, as in swapon(8).
 pub const PRIORITY_MAX: i16 = i16::MAX;
+/// What stands on a device that members share, unless `encrypt` says otherwise.
+pub const CONTENTS_DEFAULT: DeviceContents = DeviceContents::Plain;
 
 /// One device as the user asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub enum DeviceOption {
         io: DeviceIo,
         /// `orders=all|0`: the folio orders that it takes in one write.
         orders: Orders,
+        /// `encrypt=yes|no`.
+        contents: DeviceContents,
     },
     /// `file:TARGET`.
     File {
@@ -60,7 +64,7 @@ pub enum DeviceOption {
         /// `uuid=U`: the UUID that the header of a prepared target must have.
         uuid: Option<Uuid>,
         /// `encrypt=yes|no`.
-        encryption: Encryption,
+        contents: DeviceContents,
     },
     /// `nbd://...`, `nbds://...`, `nbd+unix://...`, `nbds+unix://...`.
     Nbd(Box<NbdOption>),
@@ -116,19 +120,20 @@ pub fn parse(value: &OsStr) -> Result<SwapOption, SwapOptionError> {
         }
         b"ram" => {
             without_target("ram")?;
-            let keys = Keys::read("ram", "size, prio, synchronous and orders", parts)?;
+            let keys = Keys::read("ram", "size, prio, encrypt, synchronous and orders", parts)?;
             let size = keys.size.ok_or(SwapOptionError::NoSize)?;
             let (io, orders) = (keys.io.unwrap_or(DeviceIo::Synchronous), keys.orders.unwrap_or(Orders::ALL));
-            (DeviceOption::Ram { size, io, orders }, keys.priority)
+            let contents = keys.contents.unwrap_or(CONTENTS_DEFAULT);
+            (DeviceOption::Ram { size, io, orders, contents }, keys.priority)
         }
         b"file" => {
             let target = target.filter(|target| !target.is_empty()).ok_or(SwapOptionError::NoTarget)?;
             let target = PathBuf::from(OsString::from_vec(target.to_vec()));
             let keys = Keys::read("file", "size, prio, discard, encrypt and uuid", parts)?;
             let discard = keys.discard.unwrap_or(DiscardOption::No);
-            let encryption = keys.encryption.unwrap_or(Encryption::None);
+            let contents = keys.contents.unwrap_or(CONTENTS_DEFAULT);
             (
-                DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid, encryption },
+                DeviceOption::File { target, size: keys.size, discard, uuid: keys.uuid, contents },
                 keys.priority,
             )
         }

@@ -15,7 +15,13 @@ fn read(value: &str) -> Result<Read, SwapOptionError> {
 
 fn file(target: &str, size: Option<u64>, discard: DiscardOption, priority: Option<i16>) -> Read {
     (
-        DeviceOption::File { target: target.into(), size, discard, uuid: None, encryption: Encryption::None },
+        DeviceOption::File {
+            target: target.into(),
+            size,
+            discard,
+            uuid: None,
+            contents: DeviceContents::Plain,
+        },
         priority,
     )
 }
@@ -24,14 +30,19 @@ fn file(target: &str, size: Option<u64>, discard: DiscardOption, priority: Optio
 fn what_the_manual_shows_is_understood() {
     let zram = |priority| (DeviceOption::Zram, priority);
     let orders = Orders::ALL;
-    let ram = |size, io| (DeviceOption::Ram { size, io, orders }, None);
+    let ram = |size, io| (DeviceOption::Ram { size, io, orders, contents: DeviceContents::Plain }, None);
     assert_eq!(read("zram"), Ok(zram(None)));
     assert_eq!(read("zram,prio=0"), Ok(zram(Some(0))));
     assert_eq!(read("zram,prio=32767"), Ok(zram(Some(32767))));
     assert_eq!(read("ram,size=1G"), Ok(ram(1 << 30, DeviceIo::Synchronous)));
     assert_eq!(read("ram,synchronous=no,size=4M"), Ok(ram(4 << 20, DeviceIo::Asynchronous)));
     assert_eq!(read("ram,size=2M,synchronous=yes"), Ok(ram(2 << 20, DeviceIo::Synchronous)));
-    let single = DeviceOption::Ram { size: 2 << 20, io: DeviceIo::Synchronous, orders: Orders::ONLY_ZERO };
+    let single = DeviceOption::Ram {
+        size: 2 << 20,
+        io: DeviceIo::Synchronous,
+        orders: Orders::ONLY_ZERO,
+        contents: DeviceContents::Plain,
+    };
     assert_eq!(read("ram,size=2M,orders=0"), Ok((single, None)));
     assert_eq!(read("ram,size=2M,orders=all"), Ok(ram(2 << 20, DeviceIo::Synchronous)));
     let named = read("file:/swap,uuid=01234567-89AB-cdef-0123-456789abcdef").expect("a UUID");
@@ -39,7 +50,7 @@ fn what_the_manual_shows_is_understood() {
     let (target, size, discard) = ("/swap".into(), None, DiscardOption::No);
     assert_eq!(
         named,
-        (DeviceOption::File { target, size, discard, uuid, encryption: Encryption::None }, None)
+        (DeviceOption::File { target, size, discard, uuid, contents: DeviceContents::Plain }, None)
     );
     assert_eq!(read("file:/var/tmp"), Ok(file("/var/tmp", None, DiscardOption::No, None)));
     let all = read("file:/a b,discard=pages,prio=7,size=1.5G");
@@ -48,7 +59,7 @@ fn what_the_manual_shows_is_understood() {
     assert_eq!(read("file:.,discard=once"), Ok(file(".", None, DiscardOption::Once, None)));
     assert_eq!(read("file:.,encrypt=no"), Ok(file(".", None, DiscardOption::No, None)));
     let sealed = read("file:.,encrypt=yes").expect("a file").0;
-    assert!(matches!(sealed, DeviceOption::File { encryption: Encryption::Random, .. }));
+    assert!(matches!(sealed, DeviceOption::File { contents: DeviceContents::Encrypted, .. }));
 }
 
 #[test]
@@ -76,10 +87,8 @@ fn an_export_is_named_by_its_uri() {
         ("nbd://h/,timeout=+1", number("timeout", "+1", 3600)),
         ("nbd://h/,connections=17", number("connections", "17", 16)),
         ("file:.,encrypt=maybe", E::Encrypt("maybe".into())),
-        (
-            "ram,size=2M,encrypt=yes",
-            E::UnknownKey { kind: "ram", key: "encrypt".into(), known: "size, prio, synchronous and orders" },
-        ),
+        ("ram,size=2M,encrypt=maybe", E::Encrypt("maybe".into())),
+        ("zram,encrypt=yes", E::UnknownKey { kind: "zram", key: "encrypt".into(), known: "prio" }),
     ] {
         assert_eq!(read(value), Err(error), "{value:?}");
     }
@@ -110,7 +119,7 @@ fn each_mistake_has_its_message() {
         ("zram,size=1G", unknown("zram", "size", "prio")),
         ("zram,", unknown("zram", "", "prio")),
         ("zram,prio=1,colour=red", unknown("zram", "colour", "prio")),
-        ("ram,size=1G,discard", unknown("ram", "discard", "size, prio, synchronous and orders")),
+        ("ram,size=1G,discard", unknown("ram", "discard", "size, prio, encrypt, synchronous and orders")),
         ("file:.,synchronous=yes", unknown("file", "synchronous", "size, prio, discard, encrypt and uuid")),
         ("zram,prio", E::NoValue("prio")),
         ("ram,size", E::NoValue("size")),
@@ -169,7 +178,7 @@ proptest! {
             size: Some(clusters * CLUSTER_BYTES),
             discard: DiscardOption::No,
             uuid: None,
-            encryption: Encryption::None,
+            contents: DeviceContents::Plain,
         };
         let found = parse(OsStr::from_bytes(&value)).map(|option| (option.device, option.priority));
         prop_assert_eq!(found, Ok((expected, Some(priority))));

@@ -6,7 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::protocol::Kind;
 use folioswap_group::protocol::Message;
 use folioswap_slots::{FolioId, Order, Shadow, SwapEntry};
@@ -41,7 +41,14 @@ impl Scene {
         let engine = test_memory::engine();
         let describe = |id: DeviceId, kind, first_cluster, clusters| {
             let (priority, io) = (9 - id.index() as i32, DeviceIo::Asynchronous);
-            let description = DeviceDescription { kind, priority, io, first_cluster, clusters };
+            let description = DeviceDescription {
+                kind,
+                priority,
+                io,
+                first_cluster,
+                clusters,
+                contents: DeviceContents::Plain,
+            };
             engine.segment().devices[id.index()].describe(description);
             description
         };

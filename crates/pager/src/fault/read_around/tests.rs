@@ -88,7 +88,7 @@ impl Swapped {
         let (slot, mut bytes) = (self.slot(page), [[0xee; PAGE]]);
         let taken = self.reads.take(self.engine, slot, &mut bytes)?;
         let mut is_right = true;
-        self.engine.space.check_run(&[Some(self.entries[page])], &bytes, |_| is_right = false);
+        self.engine.space.check_run(&[Some(self.entries[page])], &mut bytes, |_| is_right = false);
         assert!(!is_right || bytes[0] == [page as u8; PAGE]);
         Some((taken, is_right))
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_memory;
 use crate::units::{BLOCK, PAGE};
-use folioswap_group::devices::{DeviceDescription, DeviceIo, DeviceKind};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_slots::DeviceId;
 use std::os::fd::AsRawFd;
 use std::vec::Vec;
@@ -19,7 +19,14 @@ fn engine() -> (&'static Engine, std::fs::File) {
     let engine = test_memory::engine();
     let descriptor = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
     let (kind, io) = (DeviceKind::File, DeviceIo::Asynchronous);
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters: CLUSTERS };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster: 0,
+        clusters: CLUSTERS,
+        contents: DeviceContents::Plain,
+    };
     engine.space.shared_devices().set(FILE, description, descriptor.as_raw_fd());
     (engine, descriptor.into())
 }

@@ -9,7 +9,7 @@ use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
 use crate::units::{BlockAddr, PIECE, PageAddr, PieceAddr};
 use folioswap_devices::zstd::Decoder;
-use folioswap_group::devices::{DeviceDescription, DeviceIo};
+use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo};
 use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};
 use folioswap_policy::page::PageWord;
 use folioswap_space::space::Movers;
@@ -42,7 +42,14 @@ fn contents(page: usize) -> Page {
 fn describe(engine: &Engine, kind: DeviceKind, descriptor: &OwnedFd) {
     let io = if kind == DeviceKind::Nbd { DeviceIo::Served } else { DeviceIo::Asynchronous };
     let clusters = 2;
-    let description = DeviceDescription { kind, priority: 0, io, first_cluster: 0, clusters };
+    let description = DeviceDescription {
+        kind,
+        priority: 0,
+        io,
+        first_cluster: 0,
+        clusters,
+        contents: DeviceContents::Plain,
+    };
     engine.space.shared_devices().set(FILE, description, descriptor.as_raw_fd());
 }
 
