@@ -1,7 +1,7 @@
 //! All engines, round after round.
 
 use crate::engine::{Bench, Engine, Figures, PREFIX, RunError};
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::{Cgroup, FolioSizes, SwapLock};
 use folioswap_report::{Progress, Show};
 use std::io;

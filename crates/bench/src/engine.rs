@@ -3,7 +3,7 @@
 use crate::folios::{self, FolioCounts};
 use crate::memory;
 use crate::touch::Timing;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::{Cgroup, CpuGroup, FolioSizes, HugePages, SwapLock, Zram};
 use serde::Serialize;
 use std::fmt;

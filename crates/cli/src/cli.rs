@@ -5,7 +5,7 @@ use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::mount::arguments::{MountArguments, UmountArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
-use folioswap_group::segment::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
+use folioswap_group::decisions::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
     size,
     swap_option::{self, SwapOption},

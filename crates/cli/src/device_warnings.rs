@@ -1,7 +1,7 @@
 //! Warnings, one line each, on combinations of devices that are seldom meant.
 
 use folioswap_devices::Medium;
-use folioswap_group::{devices::DeviceKind, segment::Scope};
+use folioswap_group::{decisions::Scope, devices::DeviceKind};
 use folioswap_supervisor::swap_option::{DeviceOption, SwapOption};
 
 /// The warning on devices of different kinds that take turns. It says how to tier them.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! front            started by the user; its exit status is CMD's; keeps only standard error
-//!  └ supervisor    owns segment, swap file, socket; subreaper; stays until the tree has ended
+//!  └ supervisor    owns memory, swap file, socket; subreaper; stays until the tree has ended
 //!     └ CMD        with everything that it starts: the members of the group
 //! ```
 //!
@@ -16,11 +16,11 @@ use crate::{
     agent, cgroup, cli::RunArguments, device_warnings, doctor::Findings, error::Error, folio_option, front,
     host,
 };
-use folioswap_group::{folio_orders::FolioOrders, protocol::GROUP_VARIABLE, segment::Scope};
+use folioswap_group::{decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE};
 use folioswap_supervisor::{
     self as supervisor, Settings,
     devices::{self, Wanted},
-    ipc::{link::Link, mapped::SegmentFile, wire},
+    ipc::{group_memory::GroupMemory, link::Link, wire},
     processes::{
         descriptors,
         limits::Limits,
@@ -86,7 +86,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
             Some(File::create(path).map_err(|source| Error::StatsFile { path: path.clone(), source })?)
         }
     };
-    let segment = SegmentFile::create().map_err(Error::system("memfd_create for the group's segment"))?;
+    let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;
     let scope = Scope::from(arguments.memory_scope);
     let group = wire::new_name().map_err(Error::system("getrandom"))?;
     let listener = wire::listen_as(&group).map_err(Error::system("making the group's socket"))?;
@@ -113,7 +113,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         scope,
         folio_orders,
         page_cluster: arguments.page_cluster,
-        segment,
+        memory,
         devices,
         file_bytes: limits.file_bytes(),
         listener,

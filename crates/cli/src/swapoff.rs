@@ -26,7 +26,6 @@ use rustix::{
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
-    sync::atomic::Ordering::Relaxed,
 };
 
 /// The time between two lines of progress on a terminal.
@@ -140,10 +139,10 @@ fn reason(why: SwapoffEnd) -> String {
 
 /// The number and the name of a device. `given` is the name in the table, or a path to it.
 fn named(group: &Group, given: &Path) -> Result<(usize, PathBuf), SwapoffError> {
-    let levels = Levels::read(&group.segment);
-    let devices = table::devices(&group.segment, &levels, &group.names);
+    let memory = group.memory.group();
+    let devices = table::devices(memory.decisions, &Levels::read(memory), &group.names);
     let in_use = |number: usize| {
-        group.segment.devices().nth(number).is_some_and(|(_, entry)| entry.usage() != DeviceUsage::Off)
+        memory.decisions.devices().nth(number).is_some_and(|(_, entry)| entry.usage() != DeviceUsage::Off)
     };
     let name = |number: usize, shown: String| match group.names.get(number) {
         Some(name) if !name.as_os_str().is_empty() => name.clone(),
@@ -171,7 +170,7 @@ impl<'g> Progress<'g> {
     }
 
     fn show(&self) {
-        let left = u64::from(self.group.segment.devices[self.number].clusters_used.load(Relaxed));
+        let left = u64::from(self.group.memory.group().decisions.devices[self.number].clusters_used());
         if self.is_shown {
             eprint!("\r{}: {} left \x1b[K", self.device.display(), size::show(left * CLUSTER_BYTES));
         }

@@ -19,7 +19,6 @@ use std::{
     fs::File,
     io::{self, Write},
     os::unix::ffi::OsStrExt,
-    sync::atomic::Ordering::Relaxed,
 };
 
 /// The command.
@@ -35,10 +34,10 @@ pub fn swapon(arguments: &SwaponArguments) -> Result<i32, Error> {
     let mut text = String::new();
     for group in &groups {
         if groups.len() > 1 {
-            text.push_str(&format!("group {}:\n", group.segment.header.supervisor_pid.load(Relaxed)));
+            text.push_str(&format!("group {}:\n", group.memory.group().decisions.supervisor_pid()));
         }
-        let levels = Levels::read(&group.segment);
-        let devices = table::devices(&group.segment, &levels, &group.names);
+        let memory = group.memory.group();
+        let devices = table::devices(memory.decisions, &Levels::read(memory), &group.names);
         let rows: Vec<Device> =
             devices.into_iter().map(|(_, row)| row).filter(|row| row.health != Health::Off).collect();
         text.push_str(&table::render(&rows, sizes));

@@ -3,9 +3,11 @@
 
 mod supervisor_support;
 
+use folioswap_group::segment::{Header, Segment};
 use std::{
     process::{Command, Stdio},
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
 use supervisor_support::{Run, members::Member};
 
@@ -28,6 +30,9 @@ fn walk(memory: &mut [u64], round: u64) {
 #[test]
 fn damaging_member() {
     let Ok(role) = std::env::var("DAMAGE") else { return };
+    if role == "lift" {
+        return lift_limit();
+    }
     let mut memory = vec![0_u64; BYTES / size_of::<u64>()];
     if role == "victim" {
         // As long as its parent damages the segment.
@@ -46,21 +51,20 @@ fn damaging_member() {
     let mut victim = victim.stdout(Stdio::null()).spawn().expect("started");
     let mut lines = victim.stdin.take().expect("piped");
     // Says hello once more, beside the agent of this process.
-    let Member { segment, socket: _connection, .. } = Member::join();
-    let header = &segment.header;
+    let Member { group, socket: _connection, id, .. } = Member::join();
+    let (header, own) = (&group.segment.header, &group.segment.members[id as usize]);
     for (round, wrong) in [0, 1, 63, 64, 1000, i32::MAX as u32, u32::MAX].into_iter().enumerate() {
         use std::io::Write;
-        for member in segment.live_members() {
-            member.set_group(wrong);
+        let both = u64::from(wrong) << 32 | u64::from(wrong);
+        for member in group.live_members().filter(|member| !std::ptr::eq(*member, own)) {
+            member.active.store(wrong, Relaxed);
+            for word in [&member.reclaim_request_bytes, &member.evictable_bytes] {
+                word.store(both, Relaxed);
+            }
         }
-        for word in [&header.page_cluster, &header.orders_always, &header.orders_madvise] {
-            word.store(wrong, Relaxed);
-        }
-        header.census_walks.store(wrong, Relaxed);
-        header.devices_changed.fetch_add(1, Release);
-        if wrong == u32::MAX {
-            header.members_high.store(wrong, Release);
-        }
+        header.faulting.store(both, Relaxed);
+        header.vigil_sleeps.store(wrong, Relaxed);
+        header.charge_sank.fetch_add(wrong, Relaxed);
         // Both move their pages in and out meanwhile. A victim that has ended takes no line.
         lines.write_all(b"go\n").expect("the victim lives");
         walk(&mut memory, round as u64);
@@ -81,5 +85,57 @@ fn wrong_numbers_in_the_segment_end_no_member() {
     let stats = run.stats();
     assert_eq!(stats["end"], "exited", "{stats}");
     assert!(stats["counters"]["pswpout"].as_u64().is_some_and(|pages| pages > 0), "{stats}");
+    run.assert_all_gone();
+}
+
+/// Words of the segment that belong to no member: what a group has decided stood there once.
+fn words_of_nobody(segment: &Segment) -> impl Iterator<Item = &AtomicU64> {
+    const WORDS: usize = size_of::<Header>() / size_of::<AtomicU64>();
+    let words = std::ptr::from_ref(&segment.header).cast::<AtomicU64>();
+    // SAFETY: the header consists of atomics, and is aligned to 64 bytes.
+    unsafe { std::slice::from_raw_parts(words, WORDS) }.iter()
+}
+
+/// Anonymous memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+/// A thread uses three times the limit, while this one writes into all words that could be the
+/// limit, one value after the other.
+fn lift_limit() {
+    // Says hello once more, beside the agent of this process.
+    let Member { group, socket: _connection, .. } = Member::join();
+    let limit = group.decisions.limit_bytes();
+    for value in [1 << 40, u64::MAX, 1 << 32 | 1, 0] {
+        let walker = std::thread::spawn(move || {
+            let mut memory = vec![0_u64; 4 * BYTES / size_of::<u64>()];
+            walk(&mut memory, 0);
+            let taken = resident();
+            assert!(taken < limit / 4 * 5, "{taken} bytes at a limit of {limit}, by {value:#x}");
+            walk(&mut memory, 1);
+        });
+        while !walker.is_finished() {
+            words_of_nobody(group.segment).for_each(|word| word.store(value, Relaxed));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        walker.join().expect("it kept the limit, and lost nothing");
+    }
+    assert_eq!(group.decisions.limit_bytes(), limit);
+}
+
+#[test]
+fn no_word_of_the_segment_lifts_the_limit() {
+    let me = std::env::current_exe().expect("known");
+    let cmd = [me.to_str().expect("text"), "damaging_member", "--exact", "--nocapture"];
+    let mut run = Run::managed(&[], &cmd);
+    run.command.env("DAMAGE", "lift");
+    let (status, out, err) = run.output();
+    assert_eq!(status, 0, "{out}{err}");
+    let stats = run.stats();
+    let peak = stats["peak_charge_bytes"].as_u64().expect("a number");
+    assert!(peak < 80 << 20, "{stats}");
     run.assert_all_gone();
 }

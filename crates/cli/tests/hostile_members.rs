@@ -3,21 +3,27 @@
 
 mod supervisor_support;
 
-use folioswap_group::protocol::{Ending, Kind, Lost, Message, Note, OutOfMemory, RAW_CHILDREN_MAX};
+use folioswap_group::{
+    decisions::Decisions,
+    protocol::{Ending, Kind, Lost, Message, Note, OutOfMemory, RAW_CHILDREN_MAX},
+};
 use folioswap_supervisor::ipc::wire;
 use folioswap_test_support::skipping;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::OwnedFd,
-    fs::{MemfdFlags, Mode, OFlags, memfd_create, open},
-    mm::{MapFlags, ProtFlags},
+    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    fs::{
+        FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate,
+        memfd_create, open,
+    },
+    io::{Errno, pwrite},
+    mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect},
     net::sockopt::{Timeout, set_socket_timeout},
     pipe::pipe,
     process::{Resource, Rlimit, setrlimit},
 };
 use std::{
     os::unix::process::CommandExt,
-    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 use supervisor_support::{
@@ -53,6 +59,7 @@ fn fake_member() {
         "token" => token(),
         "name" => name(),
         "secret" => secret(),
+        "decisions" => decisions(),
         other => panic!("no role {other}"),
     }
 }
@@ -367,7 +374,7 @@ fn outside_notes() {
         wire::send(&socket, &own, &[]).expect("sent");
     }
     assert!(!stirs(&socket, 200), "why it is no member may be said by anybody");
-    assert_eq!(member.segment.devices[1].errors.load(Relaxed), 0);
+    assert_eq!(member.group.decisions.devices[1].errors(), 0);
 }
 
 #[test]
@@ -384,7 +391,7 @@ fn false_notes() {
     assert_eq!((owner.want(2).len(), other.want(1).len()), (2, 1));
     let errors = |member: &Member| {
         member.want(1);
-        member.segment.devices[1].errors.load(Relaxed)
+        member.group.decisions.devices[1].errors()
     };
     let say = |slot: u64, note_of: &dyn Fn(u64) -> Message| {
         (0..20).for_each(|_| owner.say(&note_of(slot), &[]));
@@ -400,8 +407,8 @@ fn false_notes() {
     let full = note(Note::WriteFailed, 2 * CLUSTER, libc::ENOSPC as u64);
     owner.say(&full, &[]);
     assert_eq!(errors(&owner), 2);
-    assert!(!owner.segment.devices[1].is_full());
-    assert_eq!(owner.segment.devices[1].failed.load(Relaxed), 0);
+    let device = &owner.group.decisions.devices[1];
+    assert!(!device.is_full() && !device.is_failed());
 }
 
 #[test]
@@ -478,7 +485,8 @@ fn secret() {
         // SAFETY: this child, which has one thread, gives its rights up.
         assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
         take(&theirs);
-        let device = answer(&hello(0)).descriptors.remove(1);
+        // The first two are the segment and the decisions.
+        let device = answer(&hello(0)).descriptors.remove(2);
         // The device is open for direct I/O, which wants aligned memory.
         let bytes = pages(1 << 20);
         let (mut found, mut at) = (0, 0);
@@ -521,4 +529,63 @@ fn a_member_reads_nothing_that_another_wrote() {
     };
     assert!(found("no") > 10_000, "the search finds pages that are not encrypted");
     assert_eq!(found("yes"), 0);
+}
+
+/// Asks for every way to write memory through this descriptor, or to make it shorter.
+fn assert_cannot_write(fd: BorrowedFd<'_>) {
+    let map = |protection| {
+        // SAFETY: a new mapping, which nobody uses.
+        unsafe { mmap(std::ptr::null_mut(), Decisions::BYTES, protection, MapFlags::SHARED, fd, 0) }
+    };
+    assert_eq!(map(ProtFlags::READ | ProtFlags::WRITE), Err(Errno::PERM));
+    assert_eq!(map(ProtFlags::WRITE), Err(Errno::PERM));
+    let place = map(ProtFlags::READ).expect("for reading");
+    let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: nobody uses the mapping.
+    unsafe {
+        assert_eq!(mprotect(place, Decisions::BYTES, writable), Err(Errno::ACCESS));
+        assert!(madvise(place, Decisions::BYTES, Advice::LinuxRemove).is_err());
+    }
+    assert_eq!(pwrite(fd, &[0xff; 4096], 0), Err(Errno::PERM));
+    assert_eq!(ftruncate(fd, 0), Err(Errno::PERM));
+    assert_eq!(ftruncate(fd, 2 * Decisions::BYTES as u64), Err(Errno::PERM));
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    assert_eq!(fallocate(fd, hole, 0, Decisions::BYTES as u64), Err(Errno::PERM));
+    assert_eq!(fcntl_add_seals(fd, SealFlags::WRITE), Err(Errno::PERM));
+}
+
+fn decisions() {
+    let member = Member::join();
+    let decisions = member.group.decisions;
+    let read = || {
+        let device = decisions.devices[1].description();
+        (decisions.limit_bytes(), decisions.scope(), decisions.state(), device, decisions.devices_changed())
+    };
+    let before = read();
+    assert_cannot_write(member.decisions.as_fd());
+    let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+    let mapped = std::ptr::from_ref(decisions).cast_mut().cast();
+    // SAFETY: the mapping of the fake member, of which nothing is written.
+    assert_eq!(unsafe { mprotect(mapped, Decisions::BYTES, writable) }, Err(Errno::ACCESS));
+    // Another file description of the file.
+    let path = format!("/proc/self/fd/{}", member.decisions.as_raw_fd());
+    assert_cannot_write(open(path, OFlags::RDWR, Mode::empty()).expect("opened").as_fd());
+    // Those of the supervisor, as far as this process may open them.
+    let theirs = std::fs::read_dir(format!("/proc/{}/fd", decisions.supervisor_pid()));
+    for entry in theirs.into_iter().flatten().flatten() {
+        let name = std::fs::read_link(entry.path()).unwrap_or_default();
+        if name.to_string_lossy().contains("folioswap-decisions")
+            && let Ok(fd) = open(entry.path(), OFlags::RDWR, Mode::empty())
+        {
+            assert_cannot_write(fd.as_fd());
+        }
+    }
+    assert_eq!(read(), before);
+    // The supervisor still writes there.
+    assert_eq!((member.want(1), member.owners(0)), (vec![0], 1));
+}
+
+#[test]
+fn no_member_writes_what_the_supervisor_has_decided() {
+    succeeds("decisions", &[]);
 }

@@ -54,10 +54,10 @@ fn clusters() {
     assert_eq!(member.want(9), [1, 3], "the lowest first, and no more than there are");
     assert!(member.want(1).is_empty(), "full");
     assert_eq!((member.owners(1), member.owners(4)), (1, 0));
-    let header = &member.segment.header;
-    let (file, entry) = member.segment.devices().nth(1).expect("the file");
-    assert_eq!((file.clusters, entry.clusters_used.load(Relaxed), entry.is_full()), (4, 4, true));
-    assert_eq!(header.limit_bytes.load(Relaxed), 64 << 20);
+    let decisions = member.group.decisions;
+    let (file, entry) = decisions.devices().nth(1).expect("the file");
+    assert_eq!((file.clusters, entry.clusters_used(), entry.is_full()), (4, 4, true));
+    assert_eq!(decisions.limit_bytes(), 64 << 20);
 }
 
 #[test]
@@ -74,21 +74,22 @@ fn killed() {
     let child = fork(|| {
         let second = Member::join();
         assert_eq!(second.want(2), [1, 2]);
-        let figures = &second.segment.members[second.id as usize].figures;
+        let own = &second.group.segment.members[second.id as usize];
+        let figures = &own.figures;
         figures.add(Counter::PagesOut, 5);
         figures.set(Gauge::OrigDataSize, 3 << 20);
         figures.set(Gauge::MemUsedTotal, 1 << 20);
-        second.segment.members[second.id as usize].charge_bytes.store(33 << 20, Relaxed);
+        own.charge_bytes.store(33 << 20, Relaxed);
         pass(&there, None);
         std::thread::sleep(Duration::from_secs(60));
     });
     take(&here);
-    let clusters_used = || first.segment.devices[1].clusters_used.load(Relaxed);
+    let clusters_used = || first.group.decisions.devices[1].clusters_used();
     assert_eq!(clusters_used(), 3);
-    assert!(first.segment.charge_bytes() >= 33 << 20);
+    assert!(first.group.charge_bytes() >= 33 << 20);
     kill(child, libc::SIGKILL);
     wait_until("its clusters are free", || clusters_used() == 1);
-    wait_until("its place is free", || first.segment.live_members().count() == 1);
+    wait_until("its place is free", || first.group.live_members().count() == 1);
     assert_eq!(first.want(1), [1]);
     exit_status(child);
 }
@@ -370,9 +371,9 @@ fn many() {
     for socket in &sockets {
         assert_eq!(answer(socket).message.kind(), Some(Kind::Welcome));
     }
-    assert_eq!(first.segment.members().len(), 601);
+    assert_eq!(first.group.decisions.seats_in_use().len(), 601);
     drop(sockets);
-    wait_until("all places are free", || first.segment.live_members().count() == 1);
+    wait_until("all places are free", || first.group.live_members().count() == 1);
 }
 
 #[test]

@@ -4,12 +4,12 @@
 
 use crate::device::Prepared;
 use folioswap_devices::create::{Reserve, reserve};
+use folioswap_group::decisions::DecisionsWriter;
 use folioswap_group::devices::{DeviceDescription, DeviceKind};
-use folioswap_group::segment::{CLUSTER_BYTES, Segment};
+use folioswap_group::segment::CLUSTER_BYTES;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The clusters of one device.
 struct DeviceClusters {
@@ -58,11 +58,11 @@ impl Clusters {
     }
 
     /// Grants up to `count` clusters of the `wanted` devices (one bit each): from the highest
-    /// priority, equals in turn, and the lowest cluster of each. Marks devices in the segment that
-    /// are full. `files` must be those of the calling thread.
+    /// priority, equals in turn, and the lowest cluster of each. Marks devices that are full in the
+    /// decisions. `files` must be those of the calling thread.
     pub(crate) fn grant(
         &mut self,
-        segment: &Segment,
+        writer: DecisionsWriter<'_>,
         files: &impl DeviceFiles,
         wanted: u64,
         count: usize,
@@ -83,15 +83,15 @@ impl Clusters {
                 }
                 Err(_) => {
                     wanted &= !(1 << device.number);
-                    segment.devices[device.number].full.store(1, Relaxed);
+                    writer.device(device.number).mark_full();
                 }
             }
         }
-        // All engines are one process, which is one owner to the segment.
+        // All engines are one process, which is one owner.
         for &cluster in &granted {
-            segment.cluster_owners[cluster as usize].store(1, Relaxed);
+            writer.set_owners(cluster, 1);
         }
-        self.publish(segment);
+        self.publish(writer);
         granted
     }
 
@@ -104,25 +104,30 @@ impl Clusters {
 
     /// Takes clusters back, and returns their blocks to the file system. `files` as for
     /// [`Clusters::grant`].
-    pub(crate) fn give_back(&mut self, segment: &Segment, files: &impl DeviceFiles, clusters: &[u32]) {
+    pub(crate) fn give_back(
+        &mut self,
+        writer: DecisionsWriter<'_>,
+        files: &impl DeviceFiles,
+        clusters: &[u32],
+    ) {
         for &cluster in clusters {
             let Some(device) = self.devices.iter_mut().find(|device| device.has(cluster)) else { continue };
             device.give_back(files.of(device.number), (cluster - device.description.first_cluster) as usize);
-            segment.devices[device.number].full.store(0, Relaxed);
-            segment.cluster_owners[cluster as usize].store(0, Relaxed);
+            writer.device(device.number).mark_with_space();
+            writer.set_owners(cluster, 0);
         }
-        self.publish(segment);
+        self.publish(writer);
     }
 
-    fn publish(&self, segment: &Segment) {
+    fn publish(&self, writer: DecisionsWriter<'_>) {
         let mut in_memory = 0;
         for device in &self.devices {
-            segment.devices[device.number].clusters_used.store(device.used_count, Relaxed);
+            writer.device(device.number).set_clusters_used(device.used_count);
             if device.description.kind == DeviceKind::Ram {
                 in_memory += u64::from(device.used_count) * CLUSTER_BYTES;
             }
         }
-        segment.header.device_bytes.store(in_memory, Relaxed);
+        writer.set_device_bytes(in_memory);
     }
 }
 

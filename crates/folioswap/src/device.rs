@@ -2,8 +2,9 @@
 
 use crate::{Error, IntoBytes};
 use folioswap_devices::create::{create_swap_file, default_swap_max};
+use folioswap_group::decisions::CLUSTERS_MAX;
 use folioswap_group::devices::{DEVICES_MAX, DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
-use folioswap_group::segment::{CLUSTER_BYTES, CLUSTERS_MAX};
+use folioswap_group::segment::CLUSTER_BYTES;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::path::PathBuf;

@@ -135,7 +135,7 @@ impl Inner {
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Returns the group's number in the segment.
+    /// Returns the group's number among nested groups.
     pub(crate) fn group(&self) -> u32 {
         self.registration.as_ref().map_or(WHOLE, |registration| registration.number)
     }
@@ -174,7 +174,7 @@ impl Inner {
 
     /// Returns the limit as it is now, in bytes: the requested one, unless it gave way.
     pub(crate) fn limit_now(&self) -> u64 {
-        self.tree.segment.segment().limit_of(self.group())
+        self.tree.memory.group().decisions.limit_of(self.group())
     }
 
     /// Changes the limit.
@@ -184,7 +184,7 @@ impl Inner {
             return Err(Error::LimitTooSmall { given: limit, least });
         }
         self.limit.store(limit, Relaxed);
-        self.tree.segment.segment().set_limit_of(self.group(), limit);
+        self.tree.memory.writer().set_limit_of(self.group(), limit);
         self.wake_evictors();
         Ok(())
     }
@@ -221,18 +221,18 @@ impl Inner {
         let most = |inner: &Inner| inner.limit.load(Relaxed).saturating_sub(LEAST_LIMIT);
         self.add(|inner| &inner.aside_bytes, bytes, most)
             .map_err(|CounterFull { counted, limit }| Error::SetAside { bytes, aside: counted, limit })?;
-        let segment = self.tree.segment.segment();
-        segment.charge_outside(self.group(), bytes);
-        segment.header.unmanaged_bytes.fetch_add(bytes, Relaxed);
+        let writer = self.tree.memory.writer();
+        writer.charge_outside(self.group(), bytes);
+        writer.add_unmanaged(bytes);
         self.wake_evictors();
         Ok(())
     }
 
     /// Undoes [`Inner::add_aside`].
     pub(crate) fn take_aside(&self, bytes: u64) {
-        let segment = self.tree.segment.segment();
-        segment.header.unmanaged_bytes.fetch_sub(bytes, Relaxed);
-        segment.uncharge_outside(self.group(), bytes);
+        let writer = self.tree.memory.writer();
+        writer.take_unmanaged(bytes);
+        writer.uncharge_outside(self.group(), bytes);
         self.self_and_ancestors().for_each(|inner| {
             inner.aside_bytes.fetch_sub(bytes, AcqRel);
         });

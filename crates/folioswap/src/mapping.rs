@@ -1,7 +1,9 @@
-//! Mappings of the library's own: address space for regions, and the segment of counters.
+//! Mappings of the library's own: address space for regions, and the memories of a group.
 
 use crate::Error;
 use folioswap_devices::PAGE_SIZE;
+use folioswap_group::decisions::{Decisions, DecisionsWriter};
+use folioswap_group::group::Group;
 use folioswap_group::segment::Segment;
 use folioswap_slots::Order;
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
@@ -12,7 +14,7 @@ use std::ptr::{NonNull, null_mut};
 const BLOCK: usize = PAGE_SIZE * Order::MAX.slots() as usize;
 
 /// Private anonymous memory, page-aligned; unmapped on drop, in the process that made it. A forked
-/// child has none of it, except for the segment.
+/// child has none of it, except for the memories of a group.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -139,29 +141,46 @@ pub(crate) fn process() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }
 
-/// A segment in memory of its own.
+/// Decisions and segment of a group whose members are all in this process, in memory of its own.
 #[derive(Debug)]
-pub(crate) struct SegmentMapping(Mapping);
+pub(crate) struct GroupMapping {
+    decisions: Mapping,
+    segment: Mapping,
+}
 
-impl SegmentMapping {
-    /// Makes a segment that is all zero.
+impl GroupMapping {
+    /// Makes memories that are all zero.
     pub(crate) fn new() -> Result<Self, Error> {
-        let mapping = Mapping::new(Segment::BYTES)?;
-        // A forked child has a copy, so that it finds the counters as they were.
-        // SAFETY: the mapping is this value's own, and the advice does not change its contents.
-        unsafe { madvise(mapping.start().as_ptr().cast(), mapping.bytes(), Advice::LinuxDoFork) }
-            .map_err(Error::system("making the segment"))?;
-        Ok(SegmentMapping(mapping))
+        let inherited = |bytes| -> Result<Mapping, Error> {
+            let mapping = Mapping::new(bytes)?;
+            // A forked child has a copy, so that it finds the counters as they were.
+            // SAFETY: the mapping is this value's own, and the advice does not change its contents.
+            unsafe { madvise(mapping.start().as_ptr().cast(), mapping.bytes(), Advice::LinuxDoFork) }
+                .map_err(Error::system("making the memory of a group"))?;
+            Ok(mapping)
+        };
+        Ok(GroupMapping { decisions: inherited(Decisions::BYTES)?, segment: inherited(Segment::BYTES)? })
     }
 
-    /// Returns whether the calling process made the segment, and not one that it was forked from.
+    /// Returns whether the calling process made the memories, and not one that it was forked from.
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.0.is_of_this_process()
+        self.segment.is_of_this_process()
     }
 
-    pub(crate) fn segment(&self) -> &Segment {
-        // SAFETY: zeroed memory of the right size and alignment is a segment, which has only
+    pub(crate) fn group(&self) -> Group<'_> {
+        // SAFETY: zeroed memory of the right size and alignment is valid for both, which have only
         // atomics.
-        unsafe { self.0.start.cast().as_ref() }
+        unsafe {
+            Group {
+                decisions: self.decisions.start.cast().as_ref(),
+                segment: self.segment.start.cast().as_ref(),
+            }
+        }
+    }
+
+    /// Returns the right to decide.
+    pub(crate) fn writer(&self) -> DecisionsWriter<'_> {
+        // SAFETY: the mapping is private to this process, for reading and writing.
+        unsafe { DecisionsWriter::new(self.group().decisions) }
     }
 }

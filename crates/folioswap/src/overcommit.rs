@@ -1,8 +1,8 @@
 //! The reaction when all devices are full and the limit is reached, so that nothing more can leave.
 
+use crate::mapping::GroupMapping;
 use crate::pager::fail;
 use crate::size::show;
-use folioswap_group::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The reaction when nothing more can be swapped out: every device is full, and the limit is
@@ -43,8 +43,8 @@ impl Overcommit {
     }
 
     /// Reacts to an evictor that has found no page of this group that any device takes.
-    pub(crate) fn out_of_memory(&self, segment: &Segment, group: u32) {
-        let (limit, charge) = (segment.limit_of(group), segment.charge_within(group));
+    pub(crate) fn out_of_memory(&self, memory: &GroupMapping, group: u32) {
+        let (limit, charge) = (memory.group().decisions.limit_of(group), memory.group().charge_within(group));
         if charge < limit / 16 * 15 {
             return;
         }
@@ -52,6 +52,6 @@ impl Overcommit {
             fail(&format!("all swap devices are full and the limit of {} is reached", show(limit)));
         }
         self.exceeded.fetch_add(1, Relaxed);
-        segment.set_limit_of(group, (charge.max(limit) / 4).saturating_mul(5));
+        memory.writer().set_limit_of(group, (charge.max(limit) / 4).saturating_mul(5));
     }
 }

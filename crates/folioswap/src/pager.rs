@@ -7,12 +7,12 @@
 
 use crate::Error;
 use crate::clusters::{Clusters, DeviceFiles};
-use crate::mapping::{SegmentMapping, process};
+use crate::mapping::{GroupMapping, process};
 use crate::overcommit::Overcommit;
+use folioswap_group::decisions::Scope;
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
 use folioswap_group::protocol::{Kind, Message, OutOfMemory};
-use folioswap_group::segment::Scope;
 use folioswap_pager::embed::embedding::Embedding;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::engine::link;
@@ -30,7 +30,7 @@ use std::thread::{Builder, JoinHandle};
 
 /// State that the engines of one swap and of all groups within it share.
 pub(crate) struct SwapTree {
-    pub(crate) segment: SegmentMapping,
+    pub(crate) memory: GroupMapping,
     pub(crate) clusters: Mutex<Clusters>,
     /// Held while members and groups are made or ended.
     pub(crate) membership: Mutex<()>,
@@ -42,7 +42,7 @@ impl SwapTree {
     }
 }
 
-/// A group's number in the segment, released on drop.
+/// The number of a nested group, released on drop.
 pub(crate) struct GroupRegistration {
     tree: Arc<SwapTree>,
     pub(crate) number: u32,
@@ -53,22 +53,22 @@ impl GroupRegistration {
     /// nested too deeply.
     pub(crate) fn new(tree: &Arc<SwapTree>, parent: u32, limit: u64) -> Option<Self> {
         let _alone = tree.lock_membership();
-        let number = tree.segment.segment().begin_group(parent, limit)?;
+        let number = tree.memory.writer().begin_group(parent, limit)?;
         Some(GroupRegistration { tree: Arc::clone(tree), number })
     }
 }
 
 impl Drop for GroupRegistration {
     fn drop(&mut self) {
-        if !self.tree.segment.is_of_this_process() {
+        if !self.tree.memory.is_of_this_process() {
             return;
         }
         let _alone = self.tree.lock_membership();
-        self.tree.segment.segment().end_group(self.number);
+        self.tree.memory.writer().end_group(self.number);
     }
 }
 
-/// A member's number in the segment, released on drop.
+/// A member's number in the group, released on drop.
 struct MemberRegistration {
     tree: Arc<SwapTree>,
     number: u32,
@@ -77,9 +77,9 @@ struct MemberRegistration {
 impl MemberRegistration {
     fn new(tree: &Arc<SwapTree>, group: u32) -> Result<Self, Error> {
         let _alone = tree.lock_membership();
-        let segment = tree.segment.segment();
-        let number = segment.assign(process()).ok_or(Error::TooManyGroups)?;
-        segment.members[number as usize].set_group(group);
+        let (segment, writer) = (tree.memory.group().segment, tree.memory.writer());
+        let number = writer.assign(segment, process()).ok_or(Error::TooManyGroups)?;
+        writer.set_group(number, group);
         Ok(MemberRegistration { tree: Arc::clone(tree), number })
     }
 }
@@ -87,11 +87,11 @@ impl MemberRegistration {
 impl Drop for MemberRegistration {
     fn drop(&mut self) {
         // In a forked child the lock may be held by a thread that the child does not have.
-        if !self.tree.segment.is_of_this_process() {
+        if !self.tree.memory.is_of_this_process() {
             return;
         }
         let _alone = self.tree.lock_membership();
-        self.tree.segment.segment().release(self.number);
+        self.tree.memory.writer().release(self.tree.memory.group().segment, self.number);
     }
 }
 
@@ -235,7 +235,7 @@ impl Threads {
         }
         let Threads { engine, .. } = self;
         engine.embed(&Embedding {
-            segment: self.tree.segment.segment(),
+            group: self.tree.memory.group(),
             member: self.member,
             control: self.control,
             userfault: Userfault(self.descriptors.userfault),
@@ -310,7 +310,7 @@ impl Threads {
     /// Answers the engine until it is stopped, and then frees the clusters that the engine still
     /// has.
     fn grant(&self) {
-        let segment = self.tree.segment.segment();
+        let memory = &self.tree.memory;
         let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
         let clusters = || self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         let mut granted = HashSet::new();
@@ -319,8 +319,8 @@ impl Threads {
             match message.kind() {
                 Some(Kind::WantClusters) => {
                     let wanted = second & u64::from(self.descriptors.permitted.bits());
-                    let new = clusters().grant(segment, &self.descriptors, wanted, first as usize);
-                    segment.charge_outside(group, self.counted_bytes(&new));
+                    let new = clusters().grant(memory.writer(), &self.descriptors, wanted, first as usize);
+                    memory.writer().charge_outside(group, self.counted_bytes(&new));
                     granted.extend(&new);
                     let answer = Message::new(Kind::Clusters, [new.len() as u64, 0, 0]).with_clusters(&new);
                     if link::send(self.ours, &answer, None).is_err() {
@@ -342,7 +342,7 @@ impl Threads {
                 Some(Kind::OutOfMemory) => {
                     self.owners
                         .iter()
-                        .for_each(|(group, overcommit)| overcommit.out_of_memory(segment, *group));
+                        .for_each(|(group, overcommit)| overcommit.out_of_memory(memory, *group));
                 }
                 // A lost page or a broken invariant shows in the counters.
                 _ => {}
@@ -352,9 +352,9 @@ impl Threads {
     }
 
     /// Returns how many bytes of these clusters are memory that the group's limit counts. (The
-    /// header has the counts of the outermost swap.)
+    /// decisions have a word of its own for the outermost swap.)
     fn counted_bytes(&self, of: &[u32]) -> u64 {
-        match self.tree.segment.segment().scope() {
+        match self.tree.memory.group().decisions.scope() {
             Scope::Total => {
                 self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner).bytes_in_memory(of)
             }
@@ -364,11 +364,11 @@ impl Threads {
 
     /// Takes clusters back from the engine.
     fn give_back(&self, dropped: &[u32]) {
-        let segment = self.tree.segment.segment();
+        let writer = self.tree.memory.writer();
         let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
-        segment.uncharge_outside(group, self.counted_bytes(dropped));
+        writer.uncharge_outside(group, self.counted_bytes(dropped));
         let mut clusters = self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        clusters.give_back(segment, &self.descriptors, dropped);
+        clusters.give_back(writer, &self.descriptors, dropped);
     }
 }
 

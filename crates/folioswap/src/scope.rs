@@ -1,6 +1,6 @@
 //! The memory that a limit counts.
 
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 
 /// The memory that a swap's limit counts; `folioswap run` calls it `--memory-scope`.
 ///
@@ -24,7 +24,7 @@ pub enum MemoryScope {
 }
 
 impl MemoryScope {
-    pub(crate) fn of_segment(self) -> Scope {
+    pub(crate) fn of_group(self) -> Scope {
         match self {
             MemoryScope::Total => Scope::Total,
             MemoryScope::Resident => Scope::Resident,

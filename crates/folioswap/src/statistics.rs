@@ -36,7 +36,6 @@ pub struct Statistics {
 
 impl Statistics {
     pub(crate) fn of(inner: &Inner) -> Self {
-        let segment = inner.tree.segment.segment();
         let figures: Vec<_> = inner.engines().map(Engine::published).collect();
         let counter = |counter| saturating_sum(figures.iter().map(|figures| figures.counter(counter)));
         let size =
@@ -56,7 +55,7 @@ impl Statistics {
         }
         Statistics {
             limit: inner.limit_now(),
-            charge: segment.charge_within(inner.group()),
+            charge: inner.tree.memory.group().charge_within(inner.group()),
             resident: inner.engines().map(Engine::managed_bytes).sum(),
             exceeded: inner.times_exceeded(),
             counters,

@@ -3,16 +3,15 @@
 use crate::clusters::Clusters;
 use crate::device::{self, Device};
 use crate::inner::{Inner, Parts, ServedBy};
-use crate::mapping::{Mapping, SegmentMapping, process};
+use crate::mapping::{GroupMapping, Mapping, process};
 use crate::overcommit::WhenFull;
 use crate::pager::SwapTree;
 use crate::size::show;
 use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
-use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::protocol::GROUP_VARIABLE;
 use folioswap_slots::DeviceMask;
 use std::fmt;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Mutex};
 
 /// The smallest limit: 8 MiB. The engine's working memory does not fit into less.
@@ -180,13 +179,14 @@ impl SwapBuilder {
         }
         let devices = if self.devices.is_empty() { device::built_in() } else { self.devices };
         let devices = device::prepare(devices)?;
-        let segment = SegmentMapping::new()?;
+        let memory = GroupMapping::new()?;
         let descriptions = devices.iter().map(|device| device.description);
-        segment.segment().initialise(process(), limit, self.scope.of_segment(), descriptions);
-        segment.segment().set_folio_orders(FolioOrders::ALL);
-        segment.segment().header.validate.store(u32::from(self.validates), Relaxed);
+        memory.writer().initialise(process(), limit, self.scope.of_group(), descriptions);
+        if self.validates {
+            memory.writer().want_validation();
+        }
         let clusters = Mutex::new(Clusters::new(&devices));
-        let tree = Arc::new(SwapTree { segment, clusters, membership: Mutex::new(()) });
+        let tree = Arc::new(SwapTree { memory, clusters, membership: Mutex::new(()) });
         let faults = if self.sigbus { ServedBy::Both } else { ServedBy::Threads };
         let parts = Parts { limit, when_full: self.when_full, faults, permitted: DeviceMask::ALL, devices };
         Ok(Swap(Arc::new(Inner::new(tree, None, parts)?)))

@@ -1,14 +1,18 @@
-//! The table of the group's swap devices in the shared segment: the devices, their order of use,
-//! and how full they are.
+//! The table of the group's swap devices in its decisions: the devices, their order of use, and how
+//! full they are.
 //!
 //! A device's number is its index in the table, in the order in which the devices were given. Each
 //! device whose slots lie in clusters that the supervisor grants (`ram`, `file`) has a range of
 //! cluster numbers of its own, so that a number says on which device it is. Between two ranges lies
 //! one number that belongs to none, so that no run of consecutive slots is on two devices.
 
+mod writer;
+
+pub use writer::DeviceWriter;
+
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed},
 };
 
 /// Most devices of a group, as many as a swap entry can name (spec §0).
@@ -120,7 +124,8 @@ pub struct DeviceDescription {
     pub contents: DeviceContents,
 }
 
-/// A device's entry in the segment. Written by the supervisor alone; all-zero is no device.
+/// A device's entry in the decisions. All-zero is no device. Members only read it; its owner writes
+/// it by a [`DeviceWriter`].
 #[repr(C)]
 pub struct DeviceEntry {
     kind: AtomicU32,
@@ -128,16 +133,12 @@ pub struct DeviceEntry {
     io: AtomicU32,
     first_cluster: AtomicU32,
     clusters: AtomicU32,
-    /// Clusters that have an owner.
-    pub clusters_used: AtomicU32,
-    /// 1: no cluster can be granted now (the kernel's off-list bit); the first one freed sets it
-    /// back.
-    pub full: AtomicU32,
-    /// Reads and writes that failed for good, as far as members have reported.
-    pub errors: AtomicU32,
-    /// 1: the device failed too often ([`ERRORS_MAX`]) and is no longer written to. Its pages are
-    /// still read.
-    pub failed: AtomicU32,
+    clusters_used: AtomicU32,
+    /// 1: no cluster can be granted now.
+    full: AtomicU32,
+    errors: AtomicU32,
+    /// 1: the device failed too often.
+    failed: AtomicU32,
     /// The folio orders that it does *not* take in one write, a bit each.
     orders_refused: AtomicU32,
     /// [`DeviceUsage`] as a number.
@@ -147,16 +148,6 @@ pub struct DeviceEntry {
 }
 
 impl DeviceEntry {
-    /// Fills the entry in, once. From then on the device exists.
-    pub fn describe(&self, device: DeviceDescription) {
-        self.priority.store(device.priority, Relaxed);
-        self.io.store(device.io as u32, Relaxed);
-        self.first_cluster.store(device.first_cluster, Relaxed);
-        self.clusters.store(device.clusters, Relaxed);
-        self.contents.store(device.contents as u32, Relaxed);
-        self.kind.store(device.kind as u32, Release);
-    }
-
     /// The device of this entry; `None` when there is none.
     pub fn description(&self) -> Option<DeviceDescription> {
         let kind = DeviceKind::from_number(self.kind.load(Acquire))?;
@@ -178,12 +169,24 @@ impl DeviceEntry {
         })
     }
 
-    /// Whether no cluster can be granted.
+    /// Clusters that have an owner.
+    pub fn clusters_used(&self) -> u32 {
+        self.clusters_used.load(Relaxed)
+    }
+
+    /// Whether no cluster can be granted now (the kernel's off-list bit); the first one freed sets
+    /// it back.
     pub fn is_full(&self) -> bool {
         self.full.load(Relaxed) != 0
     }
 
-    /// Whether the device failed too often.
+    /// Reads and writes that failed for good, as far as members have reported.
+    pub fn errors(&self) -> u32 {
+        self.errors.load(Relaxed)
+    }
+
+    /// Whether the device failed too often ([`ERRORS_MAX`]) and is no longer written to. Its pages
+    /// are still read.
     pub fn is_failed(&self) -> bool {
         self.failed.load(Relaxed) != 0
     }
@@ -197,25 +200,14 @@ impl DeviceEntry {
         }
     }
 
-    /// Says whether the device is in use. Members look again when
-    /// [`Header::devices_changed`](crate::segment::Header::devices_changed) is raised.
-    pub fn set_usage(&self, usage: DeviceUsage) {
-        self.usage.store(usage as u32, Release);
-    }
-
     /// Whether the device may be written to: it is in use, and did not fail too often.
     pub fn takes_pages(&self) -> bool {
         !self.is_failed() && self.usage() == DeviceUsage::InUse
     }
 
     /// The folio orders that the device takes in one write, a bit each. All, unless
-    /// [`DeviceEntry::take_orders`] said otherwise.
+    /// [`DeviceWriter::take_orders`] said otherwise.
     pub fn orders(&self) -> u16 {
         !self.orders_refused.load(Relaxed) as u16
-    }
-
-    /// Sets the folio orders that the device takes. Called before the device is described.
-    pub fn take_orders(&self, orders: u16) {
-        self.orders_refused.store(u32::from(!orders), Relaxed);
     }
 }

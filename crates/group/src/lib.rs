@@ -4,14 +4,15 @@
 //! limit. Engines are private to their process
 //! (`docs/decisions/0021-one-engine-per-process.md`). Between processes there are only
 //!
-//! * the **segment** ([`segment::Segment`]): a memfd of fixed layout, atomics only, no locks,
-//!   created and sized by the supervisor. A member writes only its own [`segment::Member`]; every
-//!   member may read all of it.
-//! * the **nested groups** in it ([`nested`]), which only an embedder makes;
-//! * the **folio sizes** that its members may use ([`folio_orders`]);
-//! * the **counters** of each member ([`counters`]) and its discount for shared pages
-//!   ([`sharing`]);
-//! * the table of **devices** in it ([`devices`]), which tells a member where its clusters lie;
+//! * the **decisions** ([`decisions::Decisions`]): a memfd of fixed layout, atomics only, that the
+//!   supervisor alone can write. They have the limit, the table of **devices** ([`devices`]), which
+//!   tells a member where its clusters lie, the **folio sizes** that members may use
+//!   ([`folio_orders`]), the **seats** of the members ([`seat`]), and the **nested groups**
+//!   ([`nested`]), which only an embedder makes;
+//! * the **segment** ([`segment::Segment`]): a second one that every member can write, created and
+//!   sized by the supervisor. A member writes only its own [`segment::Member`] there: its
+//!   **counters** ([`counters`]) and its discount for shared pages ([`sharing`]);
+//! * both together ([`group::Group`]): what the group takes, and its limits;
 //! * the **control protocol** ([`protocol`]): fixed-size messages over one `SOCK_SEQPACKET`
 //!   connection per member. The end of that connection *is* the death (or the exec) of the member:
 //!   the kernel closes it whatever killed the process;
@@ -25,10 +26,13 @@
 #![no_std]
 
 pub mod counters;
+pub mod decisions;
 pub mod devices;
 pub mod folio_orders;
+pub mod group;
 pub mod nested;
 pub mod protocol;
+pub mod seat;
 pub mod segment;
 pub mod sharing;
 pub mod sums;

@@ -1,12 +1,18 @@
 //! Groups within the group, each with a limit of its own. A member's memory counts towards the
 //! limit of its own group and of all groups around it, up to the root. Only an embedder makes such
 //! groups; elsewhere every member is in the root, number 0.
+//!
+//! The entries are decisions, because a limit is one, and the number of a member's group is in its
+//! [`Seat`].
 
-use crate::segment::{Member, Segment};
+use crate::decisions::{Decisions, DecisionsWriter};
+use crate::group::Group;
+use crate::seat::Seat;
+use crate::segment::Member;
 use crate::sums::saturating_sum;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Relaxed, Release},
 };
 
 /// Most groups at a time; number 0 is the root.
@@ -17,10 +23,10 @@ pub const DEPTH_MAX: usize = 8;
 pub const WHOLE: u32 = 0;
 
 /// One group's entry. Written by the thread that makes and ends groups, under a lock of its own;
-/// read by members, through the methods of [`Segment`].
+/// read by members, through the methods of [`Decisions`] and [`Group`].
 #[repr(C)]
 #[derive(Debug)]
-pub struct Group {
+pub struct NestedGroup {
     /// The limit in bytes; 0: the entry is unused.
     limit_bytes: AtomicU64,
     /// Bytes that count towards the limit besides those of its members and of the groups within it:
@@ -32,7 +38,7 @@ pub struct Group {
 
 /// The number of a group as it was read: any number that names no entry means the root, so that a
 /// wrong word moves a member and ends nothing.
-const fn known(group: u32) -> u32 {
+pub(crate) const fn known(group: u32) -> u32 {
     if (group as usize) < GROUPS_MAX { group } else { WHOLE }
 }
 
@@ -59,33 +65,15 @@ impl Bound {
     }
 }
 
-impl Member {
-    /// The nested group of the member, below [`GROUPS_MAX`]; a number that names no group is the
-    /// root's.
-    pub fn group(&self) -> u32 {
-        known(self.group.load(Acquire))
-    }
-
-    /// Puts the member into a nested group. For the thread that makes the member, before the
-    /// member's threads begin.
-    pub fn set_group(&self, group: u32) {
-        self.group.store(group, Release);
-    }
-}
-
-impl Segment {
-    /// The entry of a nested group; `None` for the root, and for a number that names no group.
-    fn nested(&self, group: u32) -> Option<&Group> {
-        if group == WHOLE { None } else { self.groups.get(group as usize) }
-    }
-
-    /// Makes a group with this limit within another. `None`: there are [`GROUPS_MAX`] already, or
-    /// they are [`DEPTH_MAX`] deep. Only the writer of groups calls it.
-    pub fn begin_group(&self, parent: u32, limit_bytes: u64) -> Option<u32> {
-        if self.around(parent).count() >= DEPTH_MAX {
+impl DecisionsWriter<'_> {
+    /// Makes a group with this limit, in bytes, within another. `None`: there are [`GROUPS_MAX`]
+    /// already, or they are [`DEPTH_MAX`] deep. Only the thread that makes groups calls it.
+    pub fn begin_group(self, parent: u32, limit_bytes: u64) -> Option<u32> {
+        let decisions = self.decisions();
+        if decisions.around(parent).count() >= DEPTH_MAX {
             return None;
         }
-        let mut places = self.groups.iter().enumerate().skip(1);
+        let mut places = decisions.groups.iter().enumerate().skip(1);
         let (number, group) = places.find(|(_, group)| group.limit_bytes.load(Relaxed) == 0)?;
         group.outside_bytes.store(0, Relaxed);
         group.parent.store(parent, Relaxed);
@@ -93,12 +81,55 @@ impl Segment {
         Some(number as u32)
     }
 
-    /// Frees the entry of a group that has no members and no groups within it. Only the writer of
-    /// groups calls it.
-    pub fn end_group(&self, group: u32) {
-        if let Some(group) = self.nested(group) {
+    /// Frees the entry of a group that has no members and no groups within it. Only the thread that
+    /// makes groups calls it.
+    pub fn end_group(self, group: u32) {
+        if let Some(group) = self.decisions().nested(group) {
             group.limit_bytes.store(0, Relaxed);
         }
+    }
+
+    /// Puts a member into a nested group. For the thread that makes the member, before the member's
+    /// threads begin; a number that no seat has changes nothing.
+    pub fn set_group(self, member: u32, group: u32) {
+        if let Some(seat) = self.decisions().seat(member) {
+            seat.set_group(group);
+        }
+    }
+
+    /// Changes the limit of a group. Only the thread that makes groups calls it; a number that
+    /// names no group changes nothing.
+    pub fn set_limit_of(self, group: u32, bytes: u64) {
+        if group == WHOLE {
+            self.set_limit_bytes(bytes);
+        } else if let Some(entry) = self.decisions().nested(group) {
+            entry.limit_bytes.store(bytes, Relaxed);
+        }
+    }
+
+    /// Charges memory outside of members to a group and those around it, except the root, which has
+    /// [`unmanaged_bytes`](Decisions::unmanaged_bytes) and
+    /// [`device_bytes`](Decisions::device_bytes) for it.
+    pub fn charge_outside(self, group: u32, bytes: u64) {
+        let decisions = self.decisions();
+        decisions.around(group).filter_map(|group| decisions.nested(group)).for_each(|entry| {
+            entry.outside_bytes.fetch_add(bytes, Relaxed);
+        });
+    }
+
+    /// The inverse of [`DecisionsWriter::charge_outside`].
+    pub fn uncharge_outside(self, group: u32, bytes: u64) {
+        let decisions = self.decisions();
+        decisions.around(group).filter_map(|group| decisions.nested(group)).for_each(|entry| {
+            entry.outside_bytes.fetch_sub(bytes, Relaxed);
+        });
+    }
+}
+
+impl Decisions {
+    /// The entry of a nested group; `None` for the root, and for a number that names no group.
+    fn nested(&self, group: u32) -> Option<&NestedGroup> {
+        if group == WHOLE { None } else { self.groups.get(group as usize) }
     }
 
     /// A group and those around it, from the inside out; the root comes last. Every number is below
@@ -113,16 +144,11 @@ impl Segment {
         outer == WHOLE || self.around(group).any(|number| number == outer)
     }
 
-    /// The live members of a group and of those within it. Cost: a few loads per member.
-    pub fn members_within(&self, outer: u32) -> impl Iterator<Item = &Member> {
-        self.live_members().filter(move |member| self.is_within(member.group(), outer))
-    }
-
     /// The limit of a group, in bytes; `u64::MAX` for a number that names no group, since nothing
     /// is bounded by it.
     pub fn limit_of(&self, group: u32) -> u64 {
         if group == WHOLE {
-            return self.header.limit_bytes.load(Relaxed);
+            return self.limit_bytes();
         }
         match self.nested(group).map_or(0, |entry| entry.limit_bytes.load(Relaxed)) {
             0 => u64::MAX,
@@ -130,71 +156,51 @@ impl Segment {
         }
     }
 
-    /// Changes the limit of a group. Only the writer of groups calls it; a number that names no
-    /// group changes nothing.
-    pub fn set_limit_of(&self, group: u32, bytes: u64) {
-        if group == WHOLE {
-            self.header.limit_bytes.store(bytes, Relaxed);
-        } else if let Some(entry) = self.nested(group) {
-            entry.limit_bytes.store(bytes, Relaxed);
-        }
+    /// The lowest limit that holds for the member with this seat, in bytes.
+    pub fn least_limit(&self, seat: &Seat) -> u64 {
+        self.around(seat.group()).map(|group| self.limit_of(group)).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The live members of a group and of those within it. Cost: a few loads per member.
+    pub fn members_within(self, outer: u32) -> impl Iterator<Item = &'a Member> {
+        let is_within = move |(seat, _): &(&Seat, &Member)| self.decisions.is_within(seat.group(), outer);
+        self.taken().filter(is_within).map(|(_, member)| member)
     }
 
     /// Bytes that count towards the limit of a group. Cost: a few loads per member.
-    pub fn charge_within(&self, group: u32) -> u64 {
+    pub fn charge_within(self, group: u32) -> u64 {
         if group == WHOLE {
             return self.charge_bytes();
         }
-        let outside = self.nested(group).map_or(0, |entry| entry.outside_bytes.load(Relaxed));
+        let outside = self.decisions.nested(group).map_or(0, |entry| entry.outside_bytes.load(Relaxed));
         saturating_sum(self.members_within(group).map(Member::charge)).saturating_add(outside)
     }
 
-    /// The measured part of [`Segment::charge_within`]: see [`Segment::certain_charge_bytes`].
-    pub fn certain_charge_within(&self, group: u32) -> u64 {
+    /// The measured part of [`Group::charge_within`]: see [`Group::certain_charge_bytes`].
+    pub fn certain_charge_within(self, group: u32) -> u64 {
         if group == WHOLE { self.certain_charge_bytes() } else { self.charge_within(group) }
     }
 
-    /// Charges memory outside of members to a group and those around it, except the root, for which
-    /// the header has a field.
-    pub fn charge_outside(&self, group: u32, bytes: u64) {
-        self.around(group).filter_map(|group| self.nested(group)).for_each(|entry| {
-            entry.outside_bytes.fetch_add(bytes, Relaxed);
-        });
-    }
-
-    /// The inverse of [`Segment::charge_outside`].
-    pub fn uncharge_outside(&self, group: u32, bytes: u64) {
-        self.around(group).filter_map(|group| self.nested(group)).for_each(|entry| {
-            entry.outside_bytes.fetch_sub(bytes, Relaxed);
-        });
-    }
-
-    /// The limits that hold for a member, from the inside out. Cost: as [`Segment::charge_within`]
-    /// for each.
-    pub fn bounds(&self, member: &Member) -> impl Iterator<Item = Bound> + '_ {
-        self.around(member.group()).map(|group| Bound {
+    /// The limits that hold for the member with this seat, from the inside out. Cost: as
+    /// [`Group::charge_within`] for each.
+    pub fn bounds(self, seat: &Seat) -> impl Iterator<Item = Bound> {
+        self.decisions.around(seat.group()).map(move |group| Bound {
             group,
-            limit: self.limit_of(group),
+            limit: self.decisions.limit_of(group),
             charge: self.charge_within(group),
         })
     }
 
-    /// The bound of a member that leaves the least free memory.
-    pub fn tightest(&self, member: &Member) -> Bound {
-        let whole = || Bound {
-            group: WHOLE,
-            limit: self.header.limit_bytes.load(Relaxed),
-            charge: self.charge_bytes(),
-        };
-        if member.group() == WHOLE {
+    /// The bound of the member with this seat that leaves the least free memory.
+    pub fn tightest(self, seat: &Seat) -> Bound {
+        let whole =
+            || Bound { group: WHOLE, limit: self.decisions.limit_bytes(), charge: self.charge_bytes() };
+        if seat.group() == WHOLE {
             return whole();
         }
-        self.bounds(member).max_by_key(Bound::excess).unwrap_or_else(whole)
-    }
-
-    /// The lowest limit that holds for a member, in bytes.
-    pub fn least_limit(&self, member: &Member) -> u64 {
-        self.around(member.group()).map(|group| self.limit_of(group)).min().unwrap_or(u64::MAX)
+        self.bounds(seat).max_by_key(Bound::excess).unwrap_or_else(whole)
     }
 }
 

@@ -21,7 +21,7 @@
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
 //! | same user | `Query` | | |
-//! | supervisor | `Answer` | device bits (see below) | segment, read-only; directories |
+//! | supervisor | `Answer` | device bits (see below) | decisions; segment, read-only; directories |
 //! | same user | `Swapoff` | the number of the device that is to leave | |
 //! | supervisor | `SwapoffEnd` | [`SwapoffEnd`], packed | |
 //! | same user | `Swapon` | | text of the device; working directory |
@@ -29,9 +29,10 @@
 //! | member | `WantDevice` | the number of a device that was added | |
 //! | supervisor | `Device` | 1: the device is attached; 0: it cannot be had | \[that device\] |
 //!
-//! Device bits are one bit for each device by its number. `Welcome` carries the segment, the
-//! descriptors of the devices in its bits by number, \[the ring for the member's trace\], \[the
-//! userfaultfd of a forked child\]. `RawForked` is about a child that no agent prepared. The bits
+//! Device bits are one bit for each device by its number. `Welcome` carries the decisions, the
+//! segment, the descriptors of the devices in its bits by number, \[the ring for the member's
+//! trace\], \[the userfaultfd of a forked child\]. The decisions come first, because they tell the
+//! version of all that follows. `RawForked` is about a child that no agent prepared. The bits
 //! of `Answer` are the devices with a directory, which it carries by number, `O_PATH`. The text of
 //! `Swapon` is that of `--swap`; its names mean something in the working directory that it
 //! carries. "Same user" is any process of the user whose group it is.
@@ -59,9 +60,9 @@ use crate::devices::DEVICES_MAX;
 pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
-/// Most descriptors that one message carries: a segment, one for each device, a ring for a trace, a
-/// userfaultfd.
-pub const DESCRIPTORS_MAX: usize = 3 + DEVICES_MAX;
+/// Most descriptors that one message carries: decisions, a segment, one for each device, a ring for
+/// a trace, a userfaultfd.
+pub const DESCRIPTORS_MAX: usize = 4 + DEVICES_MAX;
 
 /// Most children by bare clone(2) that one member serves at a time: `RawForked` more often closes
 /// its connection.

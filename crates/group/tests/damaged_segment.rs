@@ -1,13 +1,15 @@
-//! A segment in which any word may be wrong. Every member can write all of it, so whatever stands
-//! there, each method that reads it returns something in range and panics nowhere.
+//! A group in which any word may be wrong. Every member can write all of the segment, so whatever
+//! stands there, each method that reads it returns something in range and panics nowhere. Nobody
+//! but their owner can write the decisions; their methods bound what they read all the same.
 
 use folioswap_group::counters::{Counter, Gauge, ORDERS, SizeCounter};
+use folioswap_group::decisions::{CLUSTERS_MAX, Decisions, DecisionsWriter, PAGE_CLUSTER_MAX, Scope};
 use folioswap_group::devices::{DEVICES_MAX, DeviceEntry};
 use folioswap_group::folio_orders::Advised;
+use folioswap_group::group::Group;
 use folioswap_group::nested::{Bound, DEPTH_MAX, GROUPS_MAX, WHOLE};
-use folioswap_group::segment::{
-    Faulting, GroupState, MEMBERS_MAX, Member, MemberState, PAGE_CLUSTER_MAX, Segment,
-};
+use folioswap_group::seat::Seat;
+use folioswap_group::segment::{Faulting, MEMBERS_MAX, Member, Segment};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,26 +39,53 @@ const SPECIAL: [u64; 18] = [
 /// The numbers of groups, members and orders that a caller may have read somewhere.
 const NUMBERS: [u32; 9] = [0, 1, 2, 63, 64, 1000, 4096, i32::MAX as u32, u32::MAX];
 
-/// A segment whose words are these, by index.
-fn filled(mut word: impl FnMut(usize) -> u64) -> Box<Segment> {
-    let mut segment = Box::<Segment>::new_uninit();
-    let words = segment.as_mut_ptr().cast::<u64>();
-    for index in 0..size_of::<Segment>() / size_of::<u64>() {
-        // SAFETY: within the segment, which is aligned to a word; nothing else refers to it.
+/// Something of atomics whose words are these, by index.
+///
+/// # Safety
+/// `T` consists of atomics, and its size is a multiple of a word's.
+unsafe fn filled<T>(word: &mut impl FnMut(usize) -> u64) -> Box<T> {
+    let mut memory = Box::<T>::new_uninit();
+    let words = memory.as_mut_ptr().cast::<u64>();
+    for index in 0..size_of::<T>() / size_of::<u64>() {
+        // SAFETY: within the memory, which is aligned to a word; nothing else refers to it.
         unsafe { words.add(index).write(word(index)) };
     }
-    // SAFETY: every word is written, and the segment consists of atomics, for which any bytes are
-    // valid.
-    unsafe { segment.assume_init() }
+    // SAFETY: every word is written, and any bytes are valid for atomics.
+    unsafe { memory.assume_init() }
 }
 
-/// The same, with as many live members as there can be.
-fn all_live(segment: Box<Segment>) -> Box<Segment> {
-    segment.header.members_high.store(u32::MAX, Relaxed);
-    for member in &segment.members {
-        member.state.store(MemberState::Live as u32, Relaxed);
+/// The two memories of a group.
+struct Memory {
+    decisions: Box<Decisions>,
+    segment: Box<Segment>,
+}
+
+impl Memory {
+    /// Memory whose words are these.
+    fn filled(mut word: impl FnMut(usize) -> u64) -> Self {
+        // SAFETY: both consist of atomics and are aligned to 64 bytes.
+        unsafe { Memory { decisions: filled(&mut word), segment: filled(&mut word) } }
     }
-    segment
+
+    fn group(&self) -> Group<'_> {
+        Group { decisions: &self.decisions, segment: &self.segment }
+    }
+
+    fn writer(&self) -> DecisionsWriter<'_> {
+        // SAFETY: memory of the test's own.
+        unsafe { DecisionsWriter::new(&self.decisions) }
+    }
+
+    /// Takes all seats, without a change of what their members publish, and puts the members into
+    /// groups of these numbers.
+    fn make_all_live(&self, mut group: impl FnMut(usize) -> u64) {
+        let (writer, aside) = (self.writer(), Memory::filled(|_| 0).segment);
+        // The last one is taken anew, so that no seat is above those that may be taken.
+        writer.release(&aside, MEMBERS_MAX as u32 - 1);
+        while writer.assign(&aside, 1).is_some() {}
+        assert_eq!(self.group().live_members().count(), MEMBERS_MAX);
+        (0..MEMBERS_MAX).for_each(|id| writer.set_group(id as u32, group(id) as u32));
+    }
 }
 
 /// Random words, every second one a special value. Small, fast and with its whole state in a word
@@ -80,29 +109,31 @@ fn read_device(entry: &DeviceEntry) {
         let _ = (device.kind.name(), device.kind.is_in_memory(), device.io);
     }
     let _ = (entry.is_full(), entry.is_failed(), entry.usage(), entry.takes_pages(), entry.orders());
+    let _ = (entry.clusters_used(), entry.errors());
 }
 
-fn read_groups(segment: &Segment) {
-    for group in NUMBERS {
-        let around: Vec<u32> = segment.around(group).collect();
+fn read_groups(group: Group<'_>) {
+    let decisions = group.decisions;
+    for number in NUMBERS {
+        let around: Vec<u32> = decisions.around(number).collect();
         assert!((1..=DEPTH_MAX).contains(&around.len()));
         assert!(around.iter().all(|number| (*number as usize) < GROUPS_MAX));
-        let _ = (segment.charge_within(group), segment.certain_charge_within(group));
-        let _ = (segment.limit_of(group), segment.members_within(group).count());
+        let _ = (group.charge_within(number), group.certain_charge_within(number));
+        let _ = (decisions.limit_of(number), group.members_within(number).count());
         for outer in NUMBERS {
-            let _ = segment.is_within(group, outer);
+            let _ = decisions.is_within(number, outer);
         }
     }
 }
 
-fn read_member(segment: &Segment, member: &Member) {
-    assert!((member.group() as usize) < GROUPS_MAX);
-    let _ = (member.is_live(), member.charge(), segment.least_limit(member));
-    let sharing = &member.sharing;
-    let before = sharing.before_measuring(&segment.header);
-    let _ = (sharing.discount(), sharing.ended_bytes(), sharing.stale_bytes(&segment.header));
+fn read_member(group: Group<'_>, seat: &Seat, member: &Member) {
+    assert!((seat.group() as usize) < GROUPS_MAX);
+    let _ = (seat.is_live(), seat.pid(), member.charge(), group.decisions.least_limit(seat));
+    let (sharing, header) = (&member.sharing, &group.segment.header);
+    let before = sharing.before_measuring(header);
+    let _ = (sharing.discount(), sharing.ended_bytes(), sharing.stale_bytes(header));
     sharing.publish(before, u64::MAX);
-    sharing.end(&segment.header, u64::MAX);
+    sharing.end(header, u64::MAX);
     let figures = &member.figures;
     for &counter in Counter::ALL {
         let _ = figures.counter(counter);
@@ -118,13 +149,15 @@ fn read_member(segment: &Segment, member: &Member) {
     let _ = figures.faults_served();
 }
 
-/// Calls every method that reads the segment.
-fn read(segment: &Segment) {
-    let _ = (segment.check(), segment.scope().name());
-    assert!(segment.page_cluster() <= PAGE_CLUSTER_MAX);
-    let _ = segment.header.state.load(Relaxed) == GroupState::Ending as u32;
+/// Calls every method that reads the segment or the decisions.
+fn read(memory: &Memory) {
+    let (group, decisions, segment) = (memory.group(), &*memory.decisions, &*memory.segment);
+    let _ = (decisions.check(), decisions.scope().name(), decisions.state(), decisions.supervisor_pid());
+    let _ = (decisions.limit_bytes(), decisions.unmanaged_bytes(), decisions.device_bytes());
+    let _ = (decisions.census_walks(), decisions.wants_validation(), decisions.devices_changed());
+    assert!(decisions.page_cluster() <= PAGE_CLUSTER_MAX);
     let _ = Faulting::unpack(segment.header.faulting.load(Relaxed));
-    let orders = segment.folio_orders();
+    let orders = decisions.folio_orders();
     for (order, advised) in (0..=u8::MAX)
         .flat_map(|order| [Advised::Nothing, Advised::HugePages, Advised::NoHugePages].map(|by| (order, by)))
     {
@@ -132,58 +165,68 @@ fn read(segment: &Segment) {
         assert!(usize::from(orders.largest_allowed(order, advised)) < ORDERS);
         assert!(usize::from(orders.nearest_allowed(order, ORDERS as u8 - 1, advised)) < ORDERS);
     }
-    assert!(segment.devices().count() <= DEVICES_MAX);
-    segment.devices.iter().for_each(read_device);
-    assert!(segment.members().len() <= MEMBERS_MAX && segment.live_members().count() <= MEMBERS_MAX);
-    assert!(NUMBERS.iter().all(|&id| segment.member(id).is_some() == ((id as usize) < MEMBERS_MAX)));
-    let _ = (segment.charge_bytes(), segment.certain_charge_bytes(), segment.announced_bytes());
-    let _ = segment.faults_served();
-    read_groups(segment);
-    segment.members.iter().for_each(|member| read_member(segment, member));
+    assert!(decisions.devices().count() <= DEVICES_MAX);
+    decisions.devices.iter().for_each(read_device);
+    assert!(decisions.seats_in_use().len() <= MEMBERS_MAX && group.live_members().count() <= MEMBERS_MAX);
+    for id in NUMBERS {
+        assert_eq!(segment.member(id).is_some(), (id as usize) < MEMBERS_MAX);
+        assert_eq!(decisions.seat(id).is_some(), (id as usize) < MEMBERS_MAX);
+        assert!((id as usize) < CLUSTERS_MAX || decisions.owners_of(id) == 0);
+    }
+    let _ = (group.charge_bytes(), group.certain_charge_bytes(), group.announced_bytes());
+    let _ = group.faults_served();
+    read_groups(group);
+    for (seat, member) in decisions.seats.iter().zip(&segment.members) {
+        read_member(group, seat, member);
+    }
     // Each of these looks at all members once for each of its groups.
-    for member in segment.members.iter().step_by(MEMBERS_MAX / 8) {
-        assert!(segment.bounds(member).all(|bound: Bound| (bound.group as usize) < GROUPS_MAX));
-        let _ = segment.tightest(member).is_reached();
+    for seat in decisions.seats.iter().step_by(MEMBERS_MAX / 8) {
+        assert!(group.bounds(seat).all(|bound: Bound| (bound.group as usize) < GROUPS_MAX));
+        let _ = group.tightest(seat).is_reached();
     }
 }
 
-/// Calls every method that changes the segment by what stands in it, or by a number that somebody
-/// read in it.
-fn change(segment: &Segment) {
+/// Calls every method that changes something by what stands there, or by a number that somebody
+/// read there.
+fn change(memory: &Memory) {
+    let (writer, segment) = (memory.writer(), &*memory.segment);
     for number in NUMBERS {
-        segment.charge_outside(number, u64::MAX);
-        segment.uncharge_outside(number, u64::MAX);
-        if let Some(group) = segment.begin_group(number, 1) {
-            segment.set_limit_of(group, u64::MAX);
+        writer.charge_outside(number, u64::MAX);
+        writer.uncharge_outside(number, u64::MAX);
+        if let Some(group) = writer.begin_group(number, 1) {
+            writer.set_limit_of(group, u64::MAX);
         }
-        segment.set_limit_of(number, 1 << 20);
-        segment.end_group(number);
-        segment.release(number);
-        assert!(segment.assign(number).is_none_or(|id| (id as usize) < MEMBERS_MAX));
+        writer.set_limit_of(number, 1 << 20);
+        writer.set_group(number, number);
+        writer.end_group(number);
+        writer.release(segment, number);
+        assert!(writer.assign(segment, number).is_none_or(|id| (id as usize) < MEMBERS_MAX));
     }
 }
 
 #[test]
 fn one_value_everywhere() {
     for value in SPECIAL {
-        let segment = filled(|_| value);
-        read(&segment);
-        let segment = all_live(segment);
-        read(&segment);
-        change(&segment);
-        read(&segment);
+        let memory = Memory::filled(|_| value);
+        read(&memory);
+        memory.make_all_live(|_| value);
+        read(&memory);
+        change(&memory);
+        read(&memory);
     }
 }
 
 #[test]
 fn sums_of_wrong_figures_saturate() {
-    let segment = all_live(filled(|_| u64::MAX));
+    let memory = Memory::filled(|_| u64::MAX);
+    memory.make_all_live(|_| u64::MAX);
+    let group = memory.group();
     let sums = [
-        segment.charge_bytes(),
-        segment.certain_charge_bytes(),
-        segment.announced_bytes(),
-        segment.faults_served(),
-        segment.charge_within(WHOLE),
+        group.charge_bytes(),
+        group.certain_charge_bytes(),
+        group.announced_bytes(),
+        group.faults_served(),
+        group.charge_within(WHOLE),
     ];
     assert_eq!(sums, [u64::MAX; 5], "no sum begins at zero again");
 }
@@ -191,22 +234,24 @@ fn sums_of_wrong_figures_saturate() {
 /// A member with a wrong group number counts in the root, and its limits are the root's.
 #[test]
 fn a_number_that_names_no_group_is_the_roots() {
-    let segment = filled(|_| 0);
-    segment.header.limit_bytes.store(100, Relaxed);
-    let [wrong, right] = [7, 8].map(|pid| segment.member(segment.assign(pid).unwrap()).unwrap());
-    let group = segment.begin_group(WHOLE, 50).unwrap();
-    right.set_group(group);
-    for (member, charge) in [(wrong, 30), (right, 20)] {
-        member.charge_bytes.store(charge, Relaxed);
+    let memory = Memory::filled(|_| 0);
+    let (group, decisions, writer) = (memory.group(), &*memory.decisions, memory.writer());
+    writer.set_limit_bytes(100);
+    let [wrong, right] = [7, 8].map(|pid| writer.assign(&memory.segment, pid).unwrap());
+    let nested = writer.begin_group(WHOLE, 50).unwrap();
+    writer.set_group(right, nested);
+    for (id, charge) in [(wrong, 30), (right, 20)] {
+        memory.segment.member(id).unwrap().charge_bytes.store(charge, Relaxed);
     }
+    let [wrong_seat, right_seat] = [wrong, right].map(|id| decisions.seat(id).unwrap());
     for number in [GROUPS_MAX as u32, 1000, u32::MAX] {
-        wrong.set_group(number);
-        assert_eq!(wrong.group(), WHOLE);
-        assert_eq!(segment.tightest(wrong), Bound { group: WHOLE, limit: 100, charge: 50 });
-        assert_eq!(segment.bounds(wrong).count(), 1);
-        assert_eq!((segment.least_limit(wrong), segment.least_limit(right)), (100, 50));
-        assert_eq!((segment.charge_within(WHOLE), segment.charge_within(group)), (50, 20));
-        assert_eq!((segment.charge_within(number), segment.limit_of(number)), (0, u64::MAX));
+        writer.set_group(wrong, number);
+        assert_eq!(wrong_seat.group(), WHOLE);
+        assert_eq!(group.tightest(wrong_seat), Bound { group: WHOLE, limit: 100, charge: 50 });
+        assert_eq!(group.bounds(wrong_seat).count(), 1);
+        assert_eq!((decisions.least_limit(wrong_seat), decisions.least_limit(right_seat)), (100, 50));
+        assert_eq!((group.charge_within(WHOLE), group.charge_within(nested)), (50, 20));
+        assert_eq!((group.charge_within(number), decisions.limit_of(number)), (0, u64::MAX));
     }
 }
 
@@ -214,16 +259,34 @@ fn a_number_that_names_no_group_is_the_roots() {
 /// nested.
 #[test]
 fn groups_in_a_circle_are_left_after_the_deepest_nesting() {
-    let segment = filled(|_| 0);
-    let first = segment.begin_group(WHOLE, 10).unwrap();
-    let second = segment.begin_group(first, 10).unwrap();
-    segment.end_group(first);
+    let memory = Memory::filled(|_| 0);
+    let (decisions, writer) = (&memory.decisions, memory.writer());
+    let first = writer.begin_group(WHOLE, 10).unwrap();
+    let second = writer.begin_group(first, 10).unwrap();
+    writer.end_group(first);
     // The freed number goes to a group within the one that it was around.
-    assert_eq!(segment.begin_group(second, 10), Some(first));
-    assert_eq!(segment.around(first).count(), DEPTH_MAX);
-    assert!(segment.is_within(first, second) && segment.is_within(second, first));
-    segment.charge_outside(first, 1);
-    assert_eq!(segment.begin_group(second, 10), None, "too deep, as far as can be told");
+    assert_eq!(writer.begin_group(second, 10), Some(first));
+    assert_eq!(decisions.around(first).count(), DEPTH_MAX);
+    assert!(decisions.is_within(first, second) && decisions.is_within(second, first));
+    writer.charge_outside(first, 1);
+    assert_eq!(writer.begin_group(second, 10), None, "too deep, as far as can be told");
+}
+
+/// Whatever members write into the segment, the decisions stay, and so does each limit.
+#[test]
+fn no_word_of_the_segment_is_a_decision() {
+    for value in SPECIAL {
+        let memory = Memory::filled(|_| 0);
+        let writer = memory.writer();
+        writer.initialise(7, 1 << 20, Scope::Total, []);
+        let id = writer.assign(&memory.segment, 8).unwrap();
+        let Memory { decisions, segment: wrong } = Memory::filled(|_| value);
+        drop(decisions);
+        let group = Group { decisions: &memory.decisions, segment: &wrong };
+        let seat = group.decisions.seat(id).unwrap();
+        assert_eq!((group.tightest(seat).limit, group.decisions.least_limit(seat)), (1 << 20, 1 << 20));
+        assert_eq!((group.live_members().count(), seat.pid(), seat.group()), (1, 8, WHOLE));
+    }
 }
 
 proptest! {
@@ -231,11 +294,11 @@ proptest! {
 
     #[test]
     fn random_words_everywhere(seed in any::<u64>()) {
-        let segment = filled(random(seed));
-        read(&segment);
-        let segment = all_live(segment);
-        read(&segment);
-        change(&segment);
-        read(&segment);
+        let memory = Memory::filled(random(seed));
+        read(&memory);
+        memory.make_all_live(random(!seed));
+        read(&memory);
+        change(&memory);
+        read(&memory);
     }
 }

@@ -10,6 +10,7 @@ use crate::staging::ring::RECYCLED_BERTHS;
 use crate::units::{BLOCK, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
+use folioswap_group::decisions::{Decisions, DecisionsWriter};
 use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
@@ -84,7 +85,7 @@ pub(crate) fn userfault() -> Option<Userfault> {
     Userfault::open().inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()
 }
 
-/// An engine with a segment of its own, a member of no group.
+/// An engine that is the first member of a group of its own, which no other process has.
 pub(crate) fn engine() -> &'static Engine {
     in_a_group(Engine::create(b"test", b"").expect("an engine"))
 }
@@ -96,11 +97,19 @@ pub(crate) fn engine_with_slots(slots: u64) -> &'static Engine {
 }
 
 fn in_a_group(engine: &'static Engine) -> &'static Engine {
-    // SAFETY: a segment is zeroed page-aligned memory, for ever.
-    let segment = unsafe { alloc_zeroed(Layout::from_size_align(Segment::BYTES, PAGE).expect("a layout")) };
-    engine.membership.segment.store(segment.cast(), Release);
-    engine.segment().set_folio_orders(FolioOrders::ALL);
+    // SAFETY: of a size that is not zero.
+    let zeroed = |bytes| unsafe { alloc_zeroed(Layout::from_size_align(bytes, PAGE).expect("a layout")) };
+    // Both are zeroed page-aligned memory, for ever.
+    engine.membership.decisions.store(zeroed(Decisions::BYTES).cast(), Release);
+    engine.membership.segment.store(zeroed(Segment::BYTES).cast(), Release);
+    decide(engine).set_folio_orders(FolioOrders::ALL);
     engine
+}
+
+/// The right to decide for the group of such an engine.
+pub(crate) fn decide(engine: &Engine) -> DecisionsWriter<'static> {
+    // SAFETY: `in_a_group` allocated the decisions in memory of this process.
+    unsafe { DecisionsWriter::new(engine.decisions()) }
 }
 
 /// An engine with a file as its first device, whose pages are filled with their number plus one.
@@ -140,7 +149,7 @@ pub(crate) fn store_page(engine: &Engine, address: usize, page: &Page) -> SwapEn
     entry
 }
 
-/// An engine with a segment, a userfaultfd and a pagemap of its own. `None`, and counted as skipped
+/// An engine with a group, a userfaultfd and a pagemap of its own. `None`, and counted as skipped
 /// with the reason, where userfaultfd is not allowed.
 pub(crate) fn watching_engine() -> Option<&'static Engine> {
     let userfault = userfault()?;
@@ -170,7 +179,7 @@ pub(crate) fn moving_engine_of(places: u64) -> Option<&'static Engine> {
 /// An engine with a staging ring and a pool of huge pages, in a group with this limit.
 pub(crate) fn engine_with_pool(limit: u64) -> Option<&'static Engine> {
     let engine = moving_engine()?;
-    engine.segment().header.limit_bytes.store(limit, Relaxed);
+    decide(engine).set_limit_bytes(limit);
     engine.make_pool(limit);
     Some(engine)
 }

@@ -1,7 +1,7 @@
 //! The owner of a running group.
 //!
 //! `folioswap run` forks: the process that the user started becomes the *front*, its child the
-//! *supervisor*. The supervisor owns everything that the members of the group share (segment,
+//! *supervisor*. The supervisor owns everything that the members of the group share (memory,
 //! devices, socket), starts CMD, and stays until the last descendant has ended. [`run()`] is that
 //! process; it never returns. README.md says where each thing is.
 //!

@@ -5,7 +5,7 @@
 //! when it ends. The file is written in whole records, so it is readable at every moment, whichever
 //! process is killed.
 
-use crate::ipc::mapped::Mapped;
+use crate::ipc::mapped::{Mapped, Others};
 use folioswap_trace::{CPUS_MAX, Event, Header, RECORD_BYTES, Record, Ring, TICK_MAX, Taken};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -126,7 +126,7 @@ impl Recording {
     /// A ring for the member of this number; `None`, which is counted, when there is no memory or
     /// descriptor for it.
     pub fn ring(&mut self, member: u32) -> Option<MemberRing> {
-        match Mapped::<Ring>::create(c"folioswap-trace") {
+        match Mapped::<Ring>::create(c"folioswap-trace", Others::Write) {
             Ok((fd, ring)) => {
                 ring.initialise(self.origin_ns, TICK_NS, self.cpus);
                 Some(MemberRing { fd, ring, member, last_tick: 0 })

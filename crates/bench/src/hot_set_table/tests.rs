@@ -1,6 +1,6 @@
 use super::*;
 use crate::touch::Timing;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::FolioSizes;
 
 fn run(from_store: u64, seconds: f64) -> Figures {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::touch::Timing;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::FolioSizes;
 
 fn run(seconds: f64, output: &str) -> Figures {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::name_of;
 use crate::folios::FolioCounts;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::FolioSizes;
 
 fn run(seconds: &[f64]) -> Figures {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::folios::FolioCounts;
 use crate::touch::Timing;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_peer::FolioSizes;
 
 #[test]

@@ -3,6 +3,8 @@
 
 use super::{Run, kill, processes_of};
 use folioswap_group::{
+    decisions::Decisions,
+    group::Group,
     protocol::{GROUP_VARIABLE, Kind, Message, welcome},
     segment::Segment,
 };
@@ -12,11 +14,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
 };
-use std::{
-    process::Command,
-    sync::{atomic::Ordering::Relaxed, mpsc},
-    time::Duration,
-};
+use std::{process::Command, sync::mpsc, time::Duration};
 
 /// The longest time that a role may take.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -24,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// A fake member.
 pub struct Member {
     pub socket: OwnedFd,
-    pub segment: &'static Segment,
+    pub group: Group<'static>,
+    /// The descriptor of the decisions, as the welcome has it.
+    pub decisions: OwnedFd,
     pub id: u64,
     pub userfault: Option<OwnedFd>,
 }
@@ -40,13 +40,16 @@ pub fn answer(socket: &OwnedFd) -> Received {
     wire::receive(socket).expect("received").expect("an answer")
 }
 
-pub fn map(fd: &OwnedFd) -> &'static Segment {
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: maps the whole sealed segment, which stays mapped; it consists of atomics.
+/// Maps decisions or segment of a group as a whole.
+///
+/// # Safety
+/// `T` is one of both, and the descriptor that of its memory.
+unsafe fn map<T>(fd: &OwnedFd, protection: ProtFlags) -> &'static T {
+    // SAFETY: the memory is sealed and stays mapped; it consists of atomics.
     unsafe {
-        &*mmap(std::ptr::null_mut(), Segment::BYTES, protection, MapFlags::SHARED, fd, 0)
+        &*mmap(std::ptr::null_mut(), size_of::<T>(), protection, MapFlags::SHARED, fd, 0)
             .expect("mmap")
-            .cast::<Segment>()
+            .cast::<T>()
     }
 }
 
@@ -60,14 +63,21 @@ impl Member {
         assert_eq!(got.message.kind(), Some(Kind::Welcome));
         let flags = got.message.words[1];
         let mut descriptors = got.descriptors.into_iter();
-        let segment = map(&descriptors.next().expect("the segment"));
-        segment.check().expect("of this version");
+        let (decisions, segment) = (descriptors.next().expect("both"), descriptors.next().expect("both"));
+        // SAFETY: in the order of the welcome.
+        let group = unsafe {
+            Group {
+                decisions: map::<Decisions>(&decisions, ProtFlags::READ),
+                segment: map::<Segment>(&segment, ProtFlags::READ | ProtFlags::WRITE),
+            }
+        };
+        group.decisions.check().expect("of this version");
         for _ in 0..got.message.words[2].count_ones() {
             descriptors.next().expect("a device");
         }
         let userfault =
             (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
-        Member { socket, segment, id: got.message.words[0], userfault }
+        Member { socket, group, decisions, id: got.message.words[0], userfault }
     }
 
     pub fn say(&self, message: &Message, descriptors: &[&OwnedFd]) {
@@ -82,8 +92,8 @@ impl Member {
         got.clusters().to_vec()
     }
 
-    pub fn owners(&self, cluster: usize) -> u32 {
-        self.segment.cluster_owners[cluster].load(Relaxed)
+    pub fn owners(&self, cluster: u32) -> u32 {
+        self.group.decisions.owners_of(cluster)
     }
 }
 

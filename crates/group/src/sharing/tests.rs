@@ -1,4 +1,6 @@
 extern crate std;
+use crate::decisions::{Decisions, DecisionsWriter};
+use crate::group::Group;
 use crate::segment::Segment;
 use core::sync::atomic::Ordering::Relaxed;
 use std::boxed::Box;
@@ -9,22 +11,31 @@ const PAGE: u64 = crate::units::PAGE_SIZE as u64;
 
 /// Members and the pages that they have, by number: the true values, compared with the counted
 /// ones.
-struct Group {
+struct Family {
+    decisions: Box<Decisions>,
     segment: Box<Segment>,
     pages: Vec<Option<BTreeSet<u32>>>,
     next_page: u32,
 }
 
-impl Group {
+impl Family {
     fn new() -> Self {
-        // SAFETY: all-zero is a valid segment.
-        let segment = unsafe { Box::<Segment>::new_zeroed().assume_init() };
-        let mut group = Group { segment, pages: Vec::new(), next_page: 0 };
-        group.join(BTreeSet::new());
-        group
+        // SAFETY: all-zero is a valid state of both.
+        let (decisions, segment) =
+            unsafe { (Box::new_zeroed().assume_init(), Box::new_zeroed().assume_init()) };
+        let mut family = Family { decisions, segment, pages: Vec::new(), next_page: 0 };
+        family.join(BTreeSet::new());
+        family
+    }
+    fn group(&self) -> Group<'_> {
+        Group { decisions: &self.decisions, segment: &self.segment }
+    }
+    fn writer(&self) -> DecisionsWriter<'_> {
+        // SAFETY: memory of the test's own.
+        unsafe { DecisionsWriter::new(&self.decisions) }
     }
     fn join(&mut self, pages: BTreeSet<u32>) {
-        let id = self.segment.assign(1).unwrap() as usize;
+        let id = self.writer().assign(&self.segment, 1).unwrap() as usize;
         if id == self.pages.len() {
             self.pages.push(None);
         }
@@ -73,79 +84,79 @@ fn the_charge_is_never_below_what_is_there_and_exact_when_all_have_measured() {
         (random % bound as u64) as usize
     };
     for _ in 0..300 {
-        let mut group = Group::new();
+        let mut family = Family::new();
         for _ in 0..200 {
-            let live: Vec<usize> = (0..group.pages.len()).filter(|&id| group.pages[id].is_some()).collect();
+            let live: Vec<usize> = (0..family.pages.len()).filter(|&id| family.pages[id].is_some()).collect();
             let id = live[below(live.len())];
-            let pages: Vec<u32> = group.pages[id].as_ref().unwrap().iter().copied().collect();
+            let pages: Vec<u32> = family.pages[id].as_ref().unwrap().iter().copied().collect();
             match below(20) {
                 0 if live.len() < 6 => {
-                    let inherited = group.pages[id].clone().unwrap();
-                    group.segment.members[id].sharing.gain_relative();
-                    group.join(inherited);
+                    let inherited = family.pages[id].clone().unwrap();
+                    family.segment.members[id].sharing.gain_relative();
+                    family.join(inherited);
                 }
                 1 if live.len() > 1 => {
-                    group.segment.release(id as u32);
-                    group.pages[id] = None;
+                    family.writer().release(&family.segment, id as u32);
+                    family.pages[id] = None;
                 }
-                2..5 => group.measure(id),
+                2..5 => family.measure(id),
                 // A first touch.
                 5..9 => {
-                    let page = group.new_page();
-                    group.pages[id].as_mut().unwrap().insert(page);
-                    group.count(id);
+                    let page = family.new_page();
+                    family.pages[id].as_mut().unwrap().insert(page);
+                    family.count(id);
                 }
                 // A write to a page, which may be shared.
                 9..16 if !pages.is_empty() => {
                     let page = pages[below(pages.len())];
-                    group.end_of(id, page);
-                    let new = group.new_page();
-                    let pages = group.pages[id].as_mut().unwrap();
+                    family.end_of(id, page);
+                    let new = family.new_page();
+                    let pages = family.pages[id].as_mut().unwrap();
                     pages.remove(&page);
                     pages.insert(new);
                 }
                 // A page leaves.
                 16.. if !pages.is_empty() => {
                     let page = pages[below(pages.len())];
-                    group.end_of(id, page);
-                    group.pages[id].as_mut().unwrap().remove(&page);
-                    group.count(id);
+                    family.end_of(id, page);
+                    family.pages[id].as_mut().unwrap().remove(&page);
+                    family.count(id);
                 }
                 _ => {}
             }
             // The parts of a page are whole bytes, so up to a few bytes are lost in each.
-            let lost = group.next_page as u64 * 8;
-            assert!(group.segment.charge_bytes() + lost >= group.truth());
+            let lost = family.next_page as u64 * 8;
+            assert!(family.group().charge_bytes() + lost >= family.truth());
         }
-        for id in (0..group.pages.len()).filter(|&id| group.pages[id].is_some()) {
-            group.measure(id);
+        for id in (0..family.pages.len()).filter(|&id| family.pages[id].is_some()) {
+            family.measure(id);
         }
-        assert!(group.segment.charge_bytes().abs_diff(group.truth()) <= group.next_page as u64 * 8);
+        assert!(family.group().charge_bytes().abs_diff(family.truth()) <= family.next_page as u64 * 8);
     }
 }
 
 #[test]
 fn what_a_member_unshares_counts_at_once() {
-    let mut group = Group::new();
+    let mut family = Family::new();
     let pages: BTreeSet<u32> = (1..=100).collect();
-    group.pages[0] = Some(pages.clone());
-    group.join(pages);
-    group.measure(0);
-    assert_eq!(group.segment.charge_bytes(), 100 * PAGE);
-    let (header, members) = (&group.segment.header, &group.segment.members);
+    family.pages[0] = Some(pages.clone());
+    family.join(pages);
+    family.measure(0);
+    assert_eq!(family.group().charge_bytes(), 100 * PAGE);
+    let (header, members) = (&family.segment.header, &family.segment.members);
     members[1].sharing.end(header, 10 * PAGE);
-    assert_eq!(group.segment.charge_bytes(), (100 + 10 + 5) * PAGE);
-    assert_eq!(group.segment.certain_charge_bytes(), (100 + 10) * PAGE);
+    assert_eq!(family.group().charge_bytes(), (100 + 10 + 5) * PAGE);
+    assert_eq!(family.group().certain_charge_bytes(), (100 + 10) * PAGE);
     members[1].unfound_bytes.store(7 * PAGE, Relaxed);
-    assert_eq!(group.segment.charge_bytes(), (100 + 10 + 5 + 7) * PAGE);
+    assert_eq!(family.group().charge_bytes(), (100 + 10 + 5 + 7) * PAGE);
     assert_eq!(
-        group.segment.certain_charge_bytes(),
+        family.group().certain_charge_bytes(),
         (100 + 10) * PAGE,
         "nobody is ended for what may not be there"
     );
-    group.segment.release(1);
-    assert!(group.segment.charge_bytes() >= 100 * PAGE);
-    group.pages[1] = None;
-    group.measure(0);
-    assert_eq!(group.segment.charge_bytes(), 100 * PAGE);
+    family.writer().release(&family.segment, 1);
+    assert!(family.group().charge_bytes() >= 100 * PAGE);
+    family.pages[1] = None;
+    family.measure(0);
+    assert_eq!(family.group().charge_bytes(), 100 * PAGE);
 }

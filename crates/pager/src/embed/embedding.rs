@@ -18,16 +18,17 @@ use crate::units::PAGE;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_group::counters::Figures;
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
-use folioswap_group::segment::{Member, MemberState, Segment};
+use folioswap_group::group::Group;
+use folioswap_group::segment::Member;
 use folioswap_slots::{DeviceId, DeviceMask};
 use rustix::fd::BorrowedFd;
 use rustix::net::{Shutdown, shutdown};
 
 /// The parts that an embedder gives its engine.
 pub struct Embedding<'a> {
-    /// The group's segment, initialised; all members of a group are in one process.
-    pub segment: &'a Segment,
-    /// The engine's member in the segment; no other engine has it.
+    /// The group, whose decisions are initialised; all members of a group are in one process.
+    pub group: Group<'a>,
+    /// The engine's member, which was assigned to this process; no other engine has it.
     pub member: u32,
     /// The engine's end of a `SOCK_SEQPACKET` pair over which the control protocol is spoken,
     /// without a greeting. When the other end closes before [`Engine::stop`], the process is ended.
@@ -57,11 +58,9 @@ impl Engine {
         self.descriptors.pagemap.store(embedding.pagemap, Relaxed);
         self.descriptors.control.store(embedding.control, Relaxed);
         self.descriptors.userfault.store(embedding.userfault.0, Relaxed);
-        self.membership.segment.store(core::ptr::from_ref(embedding.segment).cast_mut(), Release);
-        let member = &embedding.segment.members[embedding.member as usize];
-        member.pid.store(sys::getpid(), Relaxed);
-        member.state.store(MemberState::Live as u32, Release);
-        embedding.segment.header.members_high.fetch_max(embedding.member + 1, Release);
+        let Group { decisions, segment } = embedding.group;
+        self.membership.decisions.store(core::ptr::from_ref(decisions).cast_mut(), Release);
+        self.membership.segment.store(core::ptr::from_ref(segment).cast_mut(), Release);
         self.embedded.forbidden.store(DeviceMask::ALL.minus(embedding.permitted).bits(), Relaxed);
         let shared =
             embedding.permitted.iter().filter_map(|id| Some((id, embedding.devices.get(id.index())?)));
@@ -82,7 +81,7 @@ impl Engine {
         &self,
     ) -> impl Iterator<Item = (DeviceId, DeviceDescription, &'static DeviceEntry)> {
         let permitted = self.permitted();
-        let numbered = DeviceMask::ALL.iter().zip(self.segment().devices());
+        let numbered = DeviceMask::ALL.iter().zip(self.decisions().devices());
         let of = |(number, (device, entry))| (number, device, entry);
         numbered.map(of).filter(move |(number, ..)| permitted.contains(*number))
     }

@@ -5,8 +5,8 @@ use crate::kernel::proc::ProcessSize;
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::{Counter, Gauge};
+use folioswap_group::decisions::Scope;
 use folioswap_group::nested::{Bound, WHOLE};
-use folioswap_group::segment::Scope;
 use folioswap_group::sums::saturating_sum;
 
 /// Bytes that relatives may share without effect on any decision.
@@ -15,12 +15,12 @@ const SHARED_BYTES_MIN: u64 = 1 << 20;
 impl Engine {
     /// The limit that leaves the least headroom, of the limits that hold here.
     pub(crate) fn bound(&self) -> Bound {
-        self.segment().tightest(self.member())
+        self.group().tightest(self.seat())
     }
 
     /// The least of the limits that hold here, in bytes.
     pub(crate) fn least_limit(&self) -> u64 {
-        self.segment().least_limit(self.member())
+        self.decisions().least_limit(self.seat())
     }
 
     /// Whether a group that this process is in has reached its limit.
@@ -31,7 +31,7 @@ impl Engine {
     /// The part of the process's anonymous memory that counts towards the limit: all of it, or all
     /// but the engine's own.
     pub(crate) fn charge_of(&self, anonymous: u64) -> u64 {
-        match self.segment().scope() {
+        match self.decisions().scope() {
             Scope::Total => anonymous,
             Scope::Resident => anonymous.saturating_sub(self.own_bytes()),
         }
@@ -54,22 +54,21 @@ impl Engine {
     /// published, and plain RAM. (Plain RAM is counted for the whole group: that of groups within
     /// it is not looked at separately.)
     pub(crate) fn stored_by(&self, group: u32) -> u64 {
-        let segment = self.segment();
-        let in_memory = if group == WHOLE { segment.header.device_bytes.load(Relaxed) } else { 0 };
+        let in_memory = if group == WHOLE { self.decisions().device_bytes() } else { 0 };
         self.sum_over(group, Gauge::MemUsedTotal).saturating_add(in_memory)
     }
 
     /// The sum of a figure over the members of a group, as last published.
     pub(crate) fn sum_over(&self, group: u32, gauge: Gauge) -> u64 {
-        saturating_sum(self.segment().members_within(group).map(|member| member.figures.gauge(gauge)))
+        saturating_sum(self.group().members_within(group).map(|member| member.figures.gauge(gauge)))
     }
 
     /// Whether the devices of any group that this process is in occupy more than this part of its
     /// limit (2: half).
     pub(crate) fn store_exceeds(&self, part: u64) -> bool {
-        let segment = self.segment();
-        let mut groups = segment.around(self.member().group());
-        groups.any(|group| self.stored_by(group) > segment.limit_of(group) / part)
+        let decisions = self.decisions();
+        let mut groups = decisions.around(self.seat().group());
+        groups.any(|group| self.stored_by(group) > decisions.limit_of(group) / part)
     }
 
     /// Publishes the store's figures.

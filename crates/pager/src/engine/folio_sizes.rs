@@ -40,7 +40,7 @@ impl Engine {
 
     /// The folio sizes of the memory of this page, and the program's advice on it.
     pub(crate) fn folio_orders(&self, page: PageAddr) -> (FolioOrders, Advised) {
-        (self.segment().folio_orders(), self.advised(page))
+        (self.decisions().folio_orders(), self.advised(page))
     }
 
     /// Whether this page may come or leave in folios of this order.

@@ -7,6 +7,7 @@ use crate::kernel::uffd::Userfault;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Orders;
 use folioswap_group::counters::Counter;
+use folioswap_group::decisions::Decisions;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
 use folioswap_group::protocol::{Ending, Kind, Note, welcome};
@@ -18,8 +19,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Joins the group: opens the descriptors that are needed, says hello, maps the segment, takes over
-/// a forked child's userfaultfd.
+/// Joins the group: opens the descriptors that are needed, says hello, maps decisions and segment,
+/// takes over a forked child's userfaultfd.
 pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let open = |path: &core::ffi::CStr| {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(IntoRawFd::into_raw_fd)
@@ -40,32 +41,22 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let id = member_id(id)?;
     let devices = DeviceMask::from_bits(devices as u32);
     let count = (devices.len() as usize).min(DEVICES_MAX);
-    let (segment, device_descriptors) = (came[0], &came[1..=count]);
-    let mut others = came[count + 1..].iter().copied();
+    let ([decisions, segment], device_descriptors) = ([came[0], came[1]], &came[2..count + 2]);
+    let mut others = came[count + 2..].iter().copied();
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
-    if segment < 0 || device_descriptors.contains(&-1) || ring == Some(-1) || userfault == Some(-1) {
+    let some_are_missing = decisions < 0 || segment < 0 || device_descriptors.contains(&-1);
+    if some_are_missing || ring == Some(-1) || userfault == Some(-1) {
         // The program's own limit allows fewer descriptors than the supervisor sends.
         return Err(Errno::MFILE);
     }
     if engine.membership.segment.load(Acquire).is_null() {
-        // SAFETY: a new mapping of the descriptor that the supervisor sized to the segment's
-        // layout.
-        let place = unsafe {
-            rustix::mm::mmap(
-                core::ptr::null_mut(),
-                Segment::BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                BorrowedFd::borrow_raw(segment),
-                0,
-            )
-        }?;
-        engine.membership.segment.store(place.cast(), Release);
-        engine.segment().check().map_err(|_| Errno::PROTO)?;
+        map_group(engine, decisions, segment)?;
     }
-    sys::close_range(segment as u32, segment as u32);
-    let described = DeviceMask::ALL.iter().zip(engine.segment().devices());
+    for descriptor in [decisions, segment] {
+        sys::close_range(descriptor as u32, descriptor as u32);
+    }
+    let described = DeviceMask::ALL.iter().zip(engine.decisions().devices());
     let shared = described.filter(|(number, _)| devices.contains(*number));
     engine.space.shared_devices().forget_all();
     for ((number, (device, entry)), &descriptor) in shared.zip(device_descriptors) {
@@ -98,6 +89,25 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
             }
         }
     }
+    Ok(())
+}
+
+/// Maps the memories of the group: the decisions for reading, since their seals allow nothing else.
+fn map_group(engine: &Engine, decisions: i32, segment: i32) -> Result<(), Errno> {
+    let map = |descriptor, bytes, access| {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping of a descriptor that is open, and that the supervisor sized to the
+        // layout.
+        unsafe {
+            let descriptor = BorrowedFd::borrow_raw(descriptor);
+            rustix::mm::mmap(core::ptr::null_mut(), bytes, access, flags, descriptor, 0)
+        }
+    };
+    let place = map(decisions, Decisions::BYTES, ProtFlags::READ)?;
+    engine.membership.decisions.store(place.cast(), Release);
+    engine.decisions().check().map_err(|_| Errno::PROTO)?;
+    let place = map(segment, Segment::BYTES, ProtFlags::READ | ProtFlags::WRITE)?;
+    engine.membership.segment.store(place.cast(), Release);
     Ok(())
 }
 

@@ -7,6 +7,9 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use folioswap_group::counters::Figures;
+use folioswap_group::decisions::Decisions;
+use folioswap_group::group::Group;
+use folioswap_group::seat::Seat;
 use folioswap_group::segment::{Faulting, Member, Segment};
 
 /// The longest name of a group's socket.
@@ -15,7 +18,9 @@ pub const GROUP_NAME_MAX: usize = 96;
 /// The group that the process belongs to.
 #[repr(C)]
 pub struct Membership {
-    /// The group's segment; null until the handler has joined.
+    /// The group's decisions, which this process can only read; null until the handler has joined.
+    pub(crate) decisions: AtomicPtr<Decisions>,
+    /// The group's segment; null until then.
     pub(crate) segment: AtomicPtr<Segment>,
     /// The index of this process's member in the segment.
     pub(crate) member: AtomicU32,
@@ -40,6 +45,23 @@ impl Engine {
     pub(crate) fn segment(&self) -> &'static Segment {
         // SAFETY: set before any caller runs, to a mapping that is never taken away.
         unsafe { &*self.membership.segment.load(Acquire) }
+    }
+
+    /// The group's decisions. Valid once the handler has joined the group.
+    pub(crate) fn decisions(&self) -> &'static Decisions {
+        // SAFETY: set before any caller runs, to a mapping that is never taken away. It may be one
+        // for reading, and the type has no method that stores.
+        unsafe { &*self.membership.decisions.load(Acquire) }
+    }
+
+    /// Decisions and segment together. Valid once the handler has joined the group.
+    pub(crate) fn group(&self) -> Group<'static> {
+        Group { decisions: self.decisions(), segment: self.segment() }
+    }
+
+    /// This process's seat in the group.
+    pub(crate) fn seat(&self) -> &'static Seat {
+        &self.decisions().seats[self.membership.member.load(Acquire) as usize]
     }
 
     /// This process's member in the segment.
@@ -68,8 +90,8 @@ impl Engine {
 
     /// Whether another member of the group runs now.
     pub(crate) fn others_are_active(&self) -> bool {
-        let (segment, me) = (self.segment(), self.member());
+        let (group, me) = (self.group(), self.member());
         let is_other = |member: &&Member| !core::ptr::eq(*member, me);
-        segment.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
+        group.live_members().filter(is_other).any(|member| member.active.load(Relaxed) != 0)
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `locks` | the locks, and their order |
 //! | `threads`, `placement`, `company`, `due` | the two pager threads: life, CPUs, pace |
-//! | `membership`, `link`, `join`, `account` | the group: its segment, its protocol, the charge |
+//! | `membership`, `link`, `join`, `account` | the group: its memories, its protocol, the charge |
 //! | `mappings`, `requests`, `advices`, `folio_sizes` | the program's memory |
 //! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
 //! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |

@@ -16,7 +16,7 @@ use crate::staging::ring::empty_target;
 use crate::units::{BLOCK, BlockAddr};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use rustix::mm::{Advice, madvise};
 
 /// The most huge pages of a process that wait: 16 MiB.
@@ -147,7 +147,7 @@ impl Engine {
         if !self.affords_huge_pages() {
             return;
         }
-        let part = match self.segment().scope() {
+        let part = match self.decisions().scope() {
             Scope::Resident => LIMIT_PART,
             Scope::Total => LIMIT_PART_OF_TOTAL,
         };
@@ -198,7 +198,7 @@ impl Engine {
     /// The most bytes of huge pages that this process keeps, so that all members together keep no
     /// more than their part of the limit.
     fn most_kept(&self) -> u64 {
-        let members = self.segment().live_members().count().max(1) as u64;
+        let members = self.group().live_members().count().max(1) as u64;
         (self.bound().limit / LIMIT_PART / members).max(BLOCK as u64)
     }
 

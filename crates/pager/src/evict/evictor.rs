@@ -28,9 +28,9 @@ use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::units::{PAGE, PIECE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Scratch;
+use folioswap_group::decisions::{GroupState, Scope};
 use folioswap_group::nested::Bound;
 use folioswap_group::protocol::{Kind, OutOfMemory};
-use folioswap_group::segment::{GroupState, Scope};
 use folioswap_policy::reclaim::standstill::nothing_is_evictable;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
 
@@ -162,7 +162,7 @@ impl Evictor {
         self.follow_devices();
         let bound = self.engine.bound();
         let view = View { bound, marks: Watermarks::of(bound.limit), total: bound.charge };
-        if self.engine.segment().header.state.load(Relaxed) == GroupState::Ending as u32 {
+        if self.engine.decisions().state() == GroupState::Ending {
             return Pass::Sleep(ENDING_NS);
         }
         if self.engine.embedded.is_stopping() {
@@ -202,7 +202,7 @@ impl Evictor {
     fn take_in(&mut self, view: View) {
         let engine = self.engine;
         // Room is made for announced memory, but nobody waits as if it were there.
-        let claimed = view.total.saturating_add(engine.segment().announced_bytes());
+        let claimed = view.total.saturating_add(engine.group().announced_bytes());
         let scan_wanted = engine.mappings.scan_wanted.load(Acquire) != 0;
         let is_embedded = engine.embedded.is_on();
         if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {
@@ -253,7 +253,7 @@ impl Evictor {
         // in a while.
         let is_barren = sys::now_ns() < self.shortage.barren_until_ns;
         let last_resort =
-            total >= marks.limit && !is_barren && nothing_is_evictable(self.engine.segment(), bound.group);
+            total >= marks.limit && !is_barren && nothing_is_evictable(self.engine.group(), bound.group);
         if demoted > 0 || last_resort && self.demote() > 0 {
             return Pass::Again;
         }
@@ -333,17 +333,17 @@ impl Evictor {
     /// of it.
     fn after(&mut self, batch: Batch, bound: Bound) {
         let (total, limit) = (bound.charge, bound.limit);
-        let (segment, me) = (self.engine.segment(), self.engine.member());
+        let (group, me) = (self.engine.group(), self.engine.member());
         let freed = batch.written * PAGE as u64;
         let _ = me
             .reclaim_request_bytes
             .fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(freed)));
         if freed > 0 {
-            futex::post(&segment.header.charge_sank, Sharing::Shared);
+            futex::post(&group.segment.header.charge_sank, Sharing::Shared);
         }
-        let (sight, now) = (self.shortage.standstill.look(segment, bound, freed), sys::now_ns());
-        let certain = total.min(segment.certain_charge_within(bound.group));
-        let crawls = segment.scope() == Scope::Total
+        let (sight, now) = (self.shortage.standstill.look(group, bound, freed), sys::now_ns());
+        let certain = total.min(group.certain_charge_within(bound.group));
+        let crawls = group.decisions.scope() == Scope::Total
             && self.shortage.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
         if self.shortage.standstill.is_final(sight, now) || crawls {
             // The limit is filled either by pages that no device takes any more, or by memory that

@@ -8,7 +8,7 @@ use crate::kernel::sys;
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// When so much stopped being shared since a measurement, the measurement is repeated as soon as
@@ -99,9 +99,9 @@ impl Evictor {
     }
 
     /// The part of the process's shared memory that the limit counts: the program's, without the
-    /// group's segment.
+    /// memories of the group.
     fn counted_shmem(&self) -> u64 {
-        match self.engine.segment().scope() {
+        match self.engine.decisions().scope() {
             Scope::Total => self.survey.shmem.saturating_sub(64 << 10),
             Scope::Resident => 0,
         }
@@ -117,7 +117,8 @@ impl Evictor {
     /// nothing else makes it more.
     fn measure_sharing(&mut self, now: u64) {
         let engine = self.engine;
-        let (segment, me) = (engine.segment(), engine.member());
+        let (group, me) = (engine.group(), engine.member());
+        let header = &group.segment.header;
         me.sharing.gain_relative();
         let forks = engine.fork.freezes();
         if self.sharing.forks != forks {
@@ -129,11 +130,10 @@ impl Evictor {
         let alone = engine.children.raw.load(Relaxed) == 0;
         let left = if alone { 0 } else { engine.children.shared_bytes.load(Relaxed) };
         let uncertain = left.max(me.sharing.discount());
-        let limit = segment.header.limit_bytes.load(Relaxed);
+        let limit = group.decisions.limit_bytes();
         let marks = Watermarks::of(limit);
-        let total = segment.charge_bytes();
-        let soon =
-            uncertain > 0 && total > marks.low && me.sharing.stale_bytes(&segment.header) > STALE_BYTES;
+        let total = group.charge_bytes();
+        let soon = uncertain > 0 && total > marks.low && me.sharing.stale_bytes(header) > STALE_BYTES;
         let due = if soon { self.sharing.soonest_ns } else { self.sharing.next_ns };
         let is_due = now >= due && total >= marks.engage;
         if uncertain > 0 || is_due {
@@ -143,18 +143,18 @@ impl Evictor {
             self.survey.minor_faults_seen = faults;
             let ended = fresh.min(uncertain);
             engine.children.shared_bytes.store(left.saturating_sub(ended), Relaxed);
-            me.sharing.end(&segment.header, ended);
+            me.sharing.end(header, ended);
         }
         if !is_due {
             return;
         }
-        let before = me.sharing.before_measuring(&segment.header);
+        let before = me.sharing.before_measuring(header);
         let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.survey.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         let mut pace = ROLLUP_PACE;
         if let (Some(resident), Some(proportional)) = (resident, proportional) {
             let shared = resident.saturating_sub(proportional);
-            let members = segment.live_members().count().max(1) as u64;
+            let members = group.live_members().count().max(1) as u64;
             let is_little = alone && shared <= limit / (LITTLE_SHARED_PART * members);
             if is_little {
                 pace *= ROLLUP_PACE;
@@ -174,9 +174,11 @@ impl Evictor {
         if !self.sharing.ask_to_measure_due.take(sys::now_ns(), ASK_TO_MEASURE_NS) {
             return;
         }
-        let segment = self.engine.segment();
-        for member in segment.live_members() {
-            if member.sharing.discount() > 0 && member.sharing.stale_bytes(&segment.header) > STALE_BYTES {
+        let group = self.engine.group();
+        for member in group.live_members() {
+            if member.sharing.discount() > 0
+                && member.sharing.stale_bytes(&group.segment.header) > STALE_BYTES
+            {
                 futex::post(&member.wake, Sharing::Shared);
             }
         }

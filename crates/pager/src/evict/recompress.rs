@@ -5,7 +5,7 @@ use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use crate::store::recompress::{IDLE_NS, Idle, PROCESSOR_PART, REST_MIN_NS, STORED_MIN};
 use folioswap_group::counters::Counter;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 
 impl Evictor {
     /// Recompresses some idle pages, when it is time. The caller holds the gate and has nothing
@@ -13,7 +13,7 @@ impl Evictor {
     pub(crate) fn recompress_idle(&mut self) -> u64 {
         let engine = self.engine;
         let stored = engine.space.mm_stat().compr_data_size;
-        if engine.segment().scope() == Scope::Resident || stored < STORED_MIN || engine.shares_memory() {
+        if engine.decisions().scope() == Scope::Resident || stored < STORED_MIN || engine.shares_memory() {
             return u64::MAX;
         }
         let now = sys::now_ns();
@@ -29,7 +29,7 @@ impl Evictor {
         }
         let step = engine.recompress(rounds, before);
         let took = sys::now_ns() - now;
-        let members = engine.segment().live_members().count().max(1) as u64;
+        let members = engine.group().live_members().count().max(1) as u64;
         let mut rest = (took * (PROCESSOR_PART * members - 1)).max(REST_MIN_NS);
         if step.is_round {
             rest = rest.max(IDLE_NS);

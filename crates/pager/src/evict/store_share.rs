@@ -13,7 +13,7 @@ use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::MmStat;
 use folioswap_group::counters::Gauge;
-use folioswap_group::segment::Scope;
+use folioswap_group::decisions::Scope;
 use folioswap_policy::reclaim::store_share::{SHARES, Store};
 use folioswap_slots::DeviceMask;
 
@@ -24,7 +24,7 @@ impl Evictor {
     /// The devices to which the excess of the compressed store goes on. Devices do not change their
     /// order.
     fn below_store(&self) -> DeviceMask {
-        match self.engine.segment().scope() {
+        match self.engine.decisions().scope() {
             Scope::Total => self.tiers.turns.below_store(self.on_disk(DeviceMask::ALL)),
             // A store that takes nothing of the limit has no excess.
             Scope::Resident => DeviceMask::NONE,
@@ -74,16 +74,16 @@ impl Evictor {
     /// Pages are counted, not memory: a store keeps some empty memory, which no demotion gives
     /// back.
     fn beyond_group_share(&self, own: MmStat) -> u64 {
-        let (engine, segment) = (self.engine, self.engine.segment());
+        let (engine, decisions) = (self.engine, self.engine.decisions());
         let published = engine.figures().gauge(Gauge::ComprDataSize);
         // Each member of a group gives its part of the group's excess.
         let part = |group| {
-            let limit = segment.limit_of(group);
+            let limit = decisions.limit_of(group);
             let others = engine.sum_over(group, Gauge::ComprDataSize).saturating_sub(published);
             let all = others.saturating_add(own.compr_data_size);
             part_of(own.objects, all.saturating_sub(limit / 100 * SHARES[0]), all)
         };
-        segment.around(engine.member().group()).map(part).max().unwrap_or(0)
+        decisions.around(engine.seat().group()).map(part).max().unwrap_or(0)
     }
 
     /// Pages beyond the share that this process's own refaults allow.

@@ -7,7 +7,7 @@ use crate::evict::registration::Memory;
 use crate::evict::tiers::RunBerths;
 use crate::kernel::sys;
 use crate::store::demote::RUN_PAGES;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::Release;
 use folioswap_devices::{Orders, Page};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::DeviceUsage;
@@ -30,7 +30,7 @@ const AWAY_NS: u64 = 500_000_000;
 
 /// This process's knowledge of devices that leave. A fork may lose it without harm.
 pub(crate) struct Swapoff {
-    /// `Header::devices_changed` at the last look.
+    /// `Decisions::devices_changed` at the last look.
     seen: Option<u32>,
     leaving: DeviceMask,
     /// The offset of the entry that is looked at next.
@@ -50,12 +50,12 @@ impl Evictor {
     /// caller holds the gate.
     pub(crate) fn follow_devices(&mut self) {
         let engine = self.engine;
-        let changed = engine.segment().header.devices_changed.load(Acquire);
+        let changed = engine.decisions().devices_changed();
         if self.tiers.swapoff.seen == Some(changed) {
             return;
         }
         let (mut leaving, mut off) = (DeviceMask::NONE, DeviceMask::NONE);
-        for (id, (_, entry)) in DeviceMask::ALL.iter().zip(engine.segment().devices()) {
+        for (id, (_, entry)) in DeviceMask::ALL.iter().zip(engine.decisions().devices()) {
             match entry.usage() {
                 DeviceUsage::InUse => {}
                 DeviceUsage::Leaving => leaving = leaving.with(id),
@@ -83,7 +83,7 @@ impl Evictor {
         }
         let known = engine.space.shared_devices().mask();
         let mut added = DeviceMask::NONE;
-        for (id, (device, entry)) in DeviceMask::ALL.iter().zip(engine.segment().devices()) {
+        for (id, (device, entry)) in DeviceMask::ALL.iter().zip(engine.decisions().devices()) {
             if device.clusters == 0 || known.contains(id) || entry.usage() == DeviceUsage::Off {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Evictor {
             }
         }
         if !added.is_empty() {
-            self.tiers.turns = Turns::new(engine.segment().devices().map(|(device, _)| device));
+            self.tiers.turns = Turns::new(engine.decisions().devices().map(|(device, _)| device));
             self.tiers.run_berths = RunBerths::new();
             self.note_devices_below_store();
         }

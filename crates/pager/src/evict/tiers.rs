@@ -14,10 +14,10 @@ use crate::store::write_back::{RUN_BERTHS, Stuck, Tier, WrittenBack};
 use crate::units::PIECE_PAGES;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::{Counter, SizeCounter};
+use folioswap_group::decisions::Scope;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::devices::{DeviceDescription, DeviceEntry};
 use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, Ending, Kind, Message};
-use folioswap_group::segment::Scope;
 use folioswap_policy::reclaim::store_share::StoreShare;
 use folioswap_policy::turns::{Choice, Turns};
 use folioswap_slots::{DeviceId, DeviceMask, Order};
@@ -121,7 +121,7 @@ pub(crate) struct Tiers {
 impl Tiers {
     /// For the devices that `engine` may use.
     pub(crate) fn new(engine: &Engine) -> Self {
-        let devices = engine.segment().devices().map(|(device, _)| device);
+        let devices = engine.decisions().devices().map(|(device, _)| device);
         Tiers {
             turns: Turns::new(devices).among(engine.permitted()),
             run_berths: RunBerths::new(),
@@ -275,7 +275,7 @@ impl Evictor {
     /// take. Returns how many.
     pub(crate) fn demote(&mut self) -> u64 {
         let engine = self.engine;
-        if engine.segment().scope() == Scope::Resident || self.on_disk(self.available()).is_empty() {
+        if engine.decisions().scope() == Scope::Resident || self.on_disk(self.available()).is_empty() {
             return 0;
         }
         let mut pages = 0;
@@ -379,7 +379,7 @@ impl Evictor {
     /// In scope total the memory of devices is part of the limit: beyond half of it, evicted pages
     /// go elsewhere.
     fn memory_is_full(&self) -> bool {
-        self.engine.segment().scope() == Scope::Total && self.engine.store_exceeds(2)
+        self.engine.decisions().scope() == Scope::Total && self.engine.store_exceeds(2)
     }
 
     /// Asks the supervisor for room on one of these shared devices. True: there is some. Devices
@@ -426,10 +426,8 @@ impl Evictor {
                 let added = space.file_space().add(message.clusters().iter().filter_map(on));
                 // The answer proves that the supervisor knows of every fork that it was told of:
                 // its owner counts can be trusted.
-                let owners = &engine.segment().cluster_owners;
-                space.file_space().unshare(|number| {
-                    owners.get(number as usize).is_some_and(|count| count.load(Relaxed) == 1)
-                });
+                let decisions = engine.decisions();
+                space.file_space().unshare(|number| decisions.owners_of(number) == 1);
                 added
             }
             _ => engine.end(Ending::NoClusters, None),

@@ -220,7 +220,7 @@ impl Engine {
     }
 
     fn wants_validation(&self) -> bool {
-        self.segment().header.validate.load(Relaxed) != 0
+        self.decisions().wants_validation()
     }
 }
 

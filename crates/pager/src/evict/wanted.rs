@@ -24,13 +24,13 @@ pub(crate) enum Wanted {
 impl Evictor {
     /// The pages that this process should give up now: the greatest excess of any of its groups.
     pub(crate) fn wanted(&mut self) -> Wanted {
-        let (segment, me) = (self.engine.segment(), self.engine.member());
+        let (shared, me) = (self.engine.group(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
         let (mut wanted, mut is_short) = (0, false);
-        for (depth, Bound { group, limit, charge }) in segment.bounds(me).enumerate() {
+        for (depth, Bound { group, limit, charge }) in shared.bounds(self.engine.seat()).enumerate() {
             let marks = Watermarks::of(limit);
             // Room is made for memory that is about to come in.
-            let total = charge.saturating_add(if group == WHOLE { segment.announced_bytes() } else { 0 });
+            let total = charge.saturating_add(if group == WHOLE { shared.announced_bytes() } else { 0 });
             let reclaiming = &mut self.shortage.reclaiming[depth];
             if total <= marks.low {
                 *reclaiming = false;
@@ -44,7 +44,7 @@ impl Evictor {
             if group == WHOLE {
                 self.have_sharing_measured();
             }
-            let own = own_share(segment, group, me, total - marks.low, |member, bytes| {
+            let own = own_share(shared, group, me, total - marks.low, |member, bytes| {
                 if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
                     futex::post(&member.wake, Sharing::Shared);
                 }
@@ -80,7 +80,7 @@ impl Evictor {
 
     fn evictable_of_others(&self) -> u64 {
         let me: *const Member = self.engine.member();
-        let others = self.engine.segment().live_members().filter(|&member| !core::ptr::eq(member, me));
+        let others = self.engine.group().live_members().filter(|&member| !core::ptr::eq(member, me));
         saturating_sum(others.map(|member| member.evictable_bytes.load(Relaxed)))
     }
 

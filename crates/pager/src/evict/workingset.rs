@@ -34,7 +34,7 @@ impl Evictor {
     /// half of the berths of one; and they leave a quarter of the berths free, where a huge page
     /// finds room.
     fn inactive_bounds(&self) -> Bounds {
-        let live = self.engine.segment().live_members().count().max(1) as u64;
+        let live = self.engine.group().live_members().count().max(1) as u64;
         let places = self.staging().berth_count() / live;
         Bounds { least: places / 2, most: places * 3 / 4 }
     }

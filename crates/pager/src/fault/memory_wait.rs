@@ -4,9 +4,9 @@
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Acquire;
 use folioswap_group::counters::Counter;
-use folioswap_group::segment::GroupState;
+use folioswap_group::decisions::GroupState;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// How often a handler that waits looks again.
@@ -54,7 +54,7 @@ impl Handler {
         let until_ns = sys::now_ns() + LOOKS * LOOK_AGAIN_NS;
         while sys::now_ns() < until_ns {
             let observed = header.charge_sank.load(Acquire);
-            if !engine.is_at_limit() || header.state.load(Relaxed) == GroupState::Ending as u32 {
+            if !engine.is_at_limit() || engine.decisions().state() == GroupState::Ending {
                 return false;
             }
             if self.position_of_urgent().is_some() || engine.fork.is_preparing() {

@@ -60,7 +60,7 @@ impl Unfound {
     /// memory of the group.
     pub(crate) fn publish(&mut self, engine: &Engine) {
         let member = engine.member();
-        self.forget(engine.segment().header.census_walks.load(Relaxed));
+        self.forget(engine.decisions().census_walks());
         let ended = member.sharing.ended_bytes();
         self.recent[0] = self.recent[0].saturating_add(ended.wrapping_sub(self.ended_seen));
         self.ended_seen = ended;
@@ -71,7 +71,7 @@ impl Unfound {
 
     /// Notes that a child was born.
     pub(crate) fn begin(&mut self, engine: &Engine) {
-        self.youngest = engine.segment().header.census_walks.load(Relaxed);
+        self.youngest = engine.decisions().census_walks();
     }
 
     /// The last such child is gone: nothing is left to be found.

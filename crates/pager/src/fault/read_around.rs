@@ -57,7 +57,7 @@ impl Reads {
         slot: FileSlot,
         found: Found,
     ) {
-        let most = 1 << engine.segment().page_cluster();
+        let most = 1 << engine.decisions().page_cluster();
         let devices = engine.space.shared_devices();
         if most == 1 || devices.is_synchronous(slot) {
             return;

@@ -157,7 +157,7 @@ impl Handler {
             }
             return;
         }
-        let number = fork.handshake_of(engine.member().pid.load(Relaxed));
+        let number = fork.handshake_of(engine.seat().pid());
         let child = Userfault(fork.child_userfault.load(Relaxed));
         if engine.member().fork_ack.load(Acquire) == number {
             engine.member().fork_done.store(number, Release);

@@ -22,8 +22,7 @@ impl Engine {
         if !self.is_engaged() {
             return;
         }
-        let (segment, me) = (self.segment(), self.member());
-        let limit = segment.header.limit_bytes.load(Relaxed);
+        let (limit, me) = (self.decisions().limit_bytes(), self.member());
         let brink = Watermarks::of(limit).brink;
         let began_ns = sys::now_ns();
         self.wait_for_charge(|charge, now| {

@@ -145,7 +145,7 @@ pub unsafe fn child(engine: &'static Engine) {
     let inherits = !fork.is_thawed();
     fork.inherited_token.store(if inherits { fork.token.load() } else { ForkToken::NONE });
     fork.inherited_from.store(engine.membership.member.load(Relaxed), Relaxed);
-    fork.inherited_pid.store(engine.member().pid.load(Relaxed), Relaxed);
+    fork.inherited_pid.store(engine.seat().pid(), Relaxed);
     fork.relatives.store(1, Relaxed);
     fork.window.store(THAWED, Relaxed);
     fork.turn.end();

@@ -103,9 +103,9 @@ impl Handler {
         // At the limit no fault of a child is read for a while, and on the brink none until there
         // is memory: its threads wait.
         let now = sys::now_ns();
-        let watermarks = Watermarks::of(self.engine.segment().header.limit_bytes.load(Relaxed));
+        let watermarks = Watermarks::of(self.engine.decisions().limit_bytes());
         self.raw_children.unfound.publish(self.engine);
-        let charge = self.engine.segment().charge_bytes();
+        let charge = self.engine.group().charge_bytes();
         let has_waited = now >= self.raw_children.patience_ends_ns && charge < watermarks.brink;
         let has_headroom = charge < watermarks.limit || has_waited;
         if has_headroom {

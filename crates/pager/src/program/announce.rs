@@ -7,7 +7,8 @@ use crate::engine::threads::Life;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use folioswap_group::segment::{Member, Scope};
+use folioswap_group::decisions::Scope;
+use folioswap_group::segment::Member;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// The intent of a program that maps memory.
@@ -94,18 +95,18 @@ impl Engine {
         if !self.listens() {
             return;
         }
-        let segment = self.segment();
-        let watermarks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        let group = self.group();
+        let watermarks = Watermarks::of(group.decisions.limit_bytes());
         if is_small {
             self.mappings.small_mapped.store(0, Relaxed);
             let scanned_ns = self.mappings.scanned_ns.load(Relaxed);
             // A thread that maps and unmaps the same memory again and again does not wait each
             // time.
-            if segment.charge_bytes() < watermarks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
+            if group.charge_bytes() < watermarks.low || sys::now_ns() < scanned_ns + SMALL_MAPPED_NS {
                 return;
             }
         }
-        let is_far = || segment.charge_bytes().saturating_add(bytes as u64) < watermarks.engage;
+        let is_far = || group.charge_bytes().saturating_add(bytes as u64) < watermarks.engage;
         if !self.is_engaged() && (intent == Intent::Sparse || is_far()) {
             return;
         }
@@ -135,14 +136,14 @@ impl Engine {
         if !self.listens() || bytes < MAPPED_BYTES_MIN && !self.is_engaged() {
             return Filling::AtOnce(None);
         }
-        let (segment, bytes) = (self.segment(), bytes as u64);
-        let watermarks = Watermarks::of(segment.header.limit_bytes.load(Relaxed));
+        let (group, bytes) = (self.group(), bytes as u64);
+        let watermarks = Watermarks::of(group.decisions.limit_bytes());
         if bytes >= watermarks.engage {
             return Filling::ByFaults;
         }
         // Announce first, then look: of two threads that come together, one sees the other.
         let headroom = self.announce(bytes);
-        let is_far = segment.charge_bytes().saturating_add(segment.announced_bytes()) < watermarks.engage;
+        let is_far = group.charge_bytes().saturating_add(group.announced_bytes()) < watermarks.engage;
         if is_far { Filling::AtOnce(Some(headroom)) } else { Filling::ByFaults }
     }
 
@@ -153,9 +154,9 @@ impl Engine {
         if bytes < MAPPED_BYTES_MIN || !self.listens() {
             return None;
         }
-        let (segment, bytes) = (self.segment(), bytes as u64);
-        let limit = segment.header.limit_bytes.load(Relaxed);
-        let is_counted = kind == Unevictable::Locked || segment.scope() == Scope::Total;
+        let (group, bytes) = (self.group(), bytes as u64);
+        let limit = group.decisions.limit_bytes();
+        let is_counted = kind == Unevictable::Locked || group.decisions.scope() == Scope::Total;
         // For more than the limit there cannot be headroom. The consequence is reported when the
         // memory has come in.
         if bytes > limit || !is_counted {
@@ -165,7 +166,7 @@ impl Engine {
         let began_ns = sys::now_ns();
         let (mut least, mut since_ns) = (u64::MAX, began_ns);
         self.wait_for_charge(|charge, now| {
-            let total = charge.saturating_add(segment.announced_bytes());
+            let total = charge.saturating_add(group.announced_bytes());
             if total < least.saturating_sub(PROGRESS_BYTES) {
                 (least, since_ns) = (total, now);
             }
@@ -178,14 +179,15 @@ impl Engine {
     /// Makes a thread of the program wait while evictors work, until the group's charge and the
     /// time (nanoseconds of CLOCK_MONOTONIC) that it sees are enough.
     pub(crate) fn wait_for_charge(&self, mut is_enough: impl FnMut(u64, u64) -> bool) {
-        let (segment, me) = (self.segment(), self.member());
+        let (group, me) = (self.group(), self.member());
+        let sank = &group.segment.header.charge_sank;
         loop {
-            let observed = segment.header.charge_sank.load(Acquire);
-            if is_enough(segment.charge_bytes(), sys::now_ns()) {
+            let observed = sank.load(Acquire);
+            if is_enough(group.charge_bytes(), sys::now_ns()) {
                 return;
             }
             futex::post(&me.wake, Sharing::Shared);
-            futex::wait(&segment.header.charge_sank, observed, 1_000_000, Sharing::Shared);
+            futex::wait(sank, observed, 1_000_000, Sharing::Shared);
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::kernel::pagemap::Now;
 use crate::units::{PIECE_PAGES, PageInBlock, Pages};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::decisions::Scope;
 use folioswap_group::devices::{DEVICES_MAX, DeviceIo, DeviceUsage};
-use folioswap_group::segment::Scope;
 use folioswap_policy::page::PageWord;
 use folioswap_policy::page_table::Block;
 use folioswap_slots::{DeviceMask, FolioId, Shadow, SwapEntry};
@@ -88,19 +88,19 @@ impl Engine {
     /// nothing there, and writing to pages of the store makes them this process's own. Evictor
     /// only.
     pub(crate) fn look_at_swap_space(&self) {
-        let (segment, stats) = (self.segment(), self.space.slots().stats());
-        let memory_full = segment.scope() == Scope::Total && !self.shares_memory() && self.store_exceeds(8);
+        let (decisions, stats) = (self.decisions(), self.space.slots().stats());
+        let memory_full = decisions.scope() == Scope::Total && !self.shares_memory() && self.store_exceeds(8);
         let store_full = memory_full || stats.inuse > stats.slots / 2;
         let mut full = if store_full { STORE_FULL } else { 0 };
         for (number, (device, entry)) in
-            segment.devices().enumerate().filter(|(_, (device, _))| device.clusters > 0)
+            decisions.devices().enumerate().filter(|(_, (device, _))| device.clusters > 0)
         {
             // Where reading costs as little as copying, a copy is not worth its space (spec §6,
             // phase II); from a device that leaves, the copy would have to go on.
             let keeps_none = device.io == DeviceIo::Synchronous
                 || entry.usage() != DeviceUsage::InUse
                 || device.kind.is_in_memory() && memory_full
-                || entry.clusters_used.load(Relaxed) > device.clusters / 2;
+                || entry.clusters_used() > device.clusters / 2;
             full |= u64::from(keeps_none) << number;
         }
         self.counts.swap_full.store(full, Relaxed);

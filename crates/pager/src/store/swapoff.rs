@@ -1,8 +1,8 @@
 //! A device of the group is taken out of use while it runs (swapoff, spec §0): each member moves
 //! its pages elsewhere, and lets the device go.
 //!
-//! The supervisor says in the segment which device leaves. From then on no thread chooses it for a
-//! write (`evict/tiers.rs`), and pages that come back from it keep no copy there (`clean.rs`). The
+//! The decisions say which device leaves. From then on no thread chooses it for a write
+//! (`evict/tiers.rs`), and pages that come back from it keep no copy there (`clean.rs`). The
 //! evictor, under the gate, goes over the entries in use and moves those that lie there: to the
 //! other devices, and where these have no space, to the compressed store. When nothing is left,
 //! this process's clusters go back, shared ones as well, because the supervisor has been told of

@@ -5,8 +5,8 @@
 //! seconds.
 
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::group::Group;
 use folioswap_group::nested::Bound;
-use folioswap_group::segment::Segment;
 use folioswap_group::sums::saturating_sum;
 
 /// How long the group must be at its limit without any progress anywhere.
@@ -46,19 +46,19 @@ impl Standstill {
         Standstill { since_ns: now_ns, witnesses: 0, served: 0, at_limit_since_ns: now_ns }
     }
 
-    /// Looks at the group of this limit, after `freed` bytes were taken.
+    /// Looks at the group of this limit in `shared`, after `freed` bytes were taken.
     ///
     /// Only the certain charge counts here. Bytes that may be counted twice keep faults waiting
     /// until a member has measured, but are no reason to end anything.
-    pub fn look(&mut self, segment: &Segment, bound: Bound, freed: u64) -> Sight {
-        let members = segment.members_within(bound.group);
+    pub fn look(&mut self, shared: Group<'_>, bound: Bound, freed: u64) -> Sight {
+        let members = shared.members_within(bound.group);
         let served = saturating_sum(members.map(|member| member.figures.faults_served()));
-        let is_certain = segment.certain_charge_within(bound.group) >= bound.limit;
+        let is_certain = shared.certain_charge_within(bound.group) >= bound.limit;
         if !bound.is_reached() || freed > 0 || served != self.served || !is_certain {
             self.served = served;
             return Sight::Progress;
         }
-        if nothing_is_evictable(segment, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
+        if nothing_is_evictable(shared, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
     /// Whether the group only crawls, at a charge of `total` bytes of which `stored` are swapped
@@ -91,9 +91,9 @@ impl Standstill {
     }
 }
 
-/// Whether no member of the group has anything left to give, as last measured.
-pub fn nothing_is_evictable(segment: &Segment, group: u32) -> bool {
-    segment.members_within(group).all(|member| member.evictable_bytes.load(Relaxed) == 0)
+/// Whether no member of a group in `shared` has anything left to give, as last measured.
+pub fn nothing_is_evictable(shared: Group<'_>, group: u32) -> bool {
+    shared.members_within(group).all(|member| member.evictable_bytes.load(Relaxed) == 0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use folioswap_group::devices::DeviceIo;
+use folioswap_group::devices::{DeviceContents, DeviceIo};
 use std::vec::Vec;
 
 fn device(kind: DeviceKind, priority: i32) -> DeviceDescription {

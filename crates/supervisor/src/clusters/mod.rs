@@ -1,8 +1,8 @@
 //! The owners of each cluster of the shared devices.
 //!
 //! An owner is a member, or a forked child that has not said hello; it holds a [`Bits`] of its
-//! clusters by the numbers of the group. The supervisor alone keeps the counts. The segment gets a
-//! copy, so a wild write of a member spoils the copy and nothing here.
+//! clusters by the numbers of the group. The supervisor alone keeps the counts, and publishes a
+//! copy in the decisions, where members read it.
 
 mod area;
 pub mod bits;
@@ -11,11 +11,10 @@ use crate::devices::{CLUSTER_SLOTS, SharedDevice};
 use area::Area;
 use bits::Bits;
 use folioswap_group::{
+    decisions::{Decisions, DecisionsWriter},
     devices::{DEVICES_MAX, DeviceDescription},
-    segment::Segment,
 };
 use rustix::{fd::OwnedFd, io::Errno};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether this error means that the device has no space, and nothing worse.
 pub fn is_full(errno: Errno) -> bool {
@@ -127,20 +126,20 @@ impl Clusters {
     }
 
     /// The number of free clusters on all other devices that take pages now.
-    pub fn free_beside(&self, segment: &Segment, device: usize) -> u64 {
+    pub fn free_beside(&self, decisions: &Decisions, device: usize) -> u64 {
         let others = self.areas.iter().enumerate().filter(|(number, _)| *number != device);
-        let taking = others.filter(|(number, _)| segment.devices[*number].takes_pages());
+        let taking = others.filter(|(number, _)| decisions.devices[*number].takes_pages());
         taking.filter_map(|(_, area)| area.as_ref()).map(|area| u64::from(area.free())).sum()
     }
 
     /// Takes a device out and closes its file. None of its clusters may have an owner.
-    pub fn remove(&mut self, segment: &Segment, device: usize) {
-        self.punch(segment);
+    pub fn remove(&mut self, writer: DecisionsWriter<'_>, device: usize) {
+        self.punch(writer);
         if let Some(area) = self.areas.get_mut(device) {
             debug_assert!(area.as_ref().is_none_or(|area| area.used() == 0));
             *area = None;
         }
-        self.publish(segment);
+        self.publish(writer);
     }
 
     /// Whether this owner holds a cluster of that device.
@@ -152,11 +151,18 @@ impl Clusters {
     /// Gives up to `count` clusters of the `wanted` devices (one bit each): devices by priority,
     /// equals in turn, of each device the lowest free cluster first. Fewer than `count` mean that
     /// all wanted devices or their disks are full.
-    pub fn grant(&mut self, segment: &Segment, owner: &mut Bits, wanted: u64, count: usize) -> Vec<u32> {
+    pub fn grant(
+        &mut self,
+        writer: DecisionsWriter<'_>,
+        owner: &mut Bits,
+        wanted: u64,
+        count: usize,
+    ) -> Vec<u32> {
         let (mut granted, mut wanted) = (Vec::new(), wanted);
         while granted.len() < count {
             let Some(device) = self.requeue_next(wanted) else { break };
-            if !segment.devices[device].takes_pages() {
+            let entry = writer.device(device);
+            if !entry.entry().takes_pages() {
                 wanted &= !(1 << device);
                 continue;
             }
@@ -166,19 +172,23 @@ impl Clusters {
                 self.failures
                     .extend(taken.err().filter(|errno| !is_full(*errno)).map(|errno| (device, errno)));
                 wanted &= !(1 << device);
-                segment.devices[device].full.store(1, Relaxed);
+                entry.mark_full();
                 continue;
             };
-            segment.devices[device].full.store(u32::from(area.is_full()), Relaxed);
+            if area.is_full() {
+                entry.mark_full();
+            } else {
+                entry.mark_with_space();
+            }
             let number = area.first + cluster;
             if self.owners.len() <= number as usize {
                 self.owners.resize(number as usize + 1, 0);
             }
-            self.set_owners(segment, number, 1);
+            self.set_owners(writer, number, 1);
             owner.insert(number);
             granted.push(number);
         }
-        self.publish(segment);
+        self.publish(writer);
         granted
     }
 
@@ -201,28 +211,28 @@ impl Clusters {
     }
 
     /// Makes an owner let go of some clusters; clusters that it does not own are passed over.
-    pub fn drop_some(&mut self, segment: &Segment, owner: &mut Bits, clusters: &[u32]) {
+    pub fn drop_some(&mut self, writer: DecisionsWriter<'_>, owner: &mut Bits, clusters: &[u32]) {
         for &cluster in clusters {
             if owner.remove(cluster) {
-                self.release(segment, cluster);
+                self.release(writer, cluster);
             }
         }
-        self.publish(segment);
+        self.publish(writer);
     }
 
     /// Makes an owner let go of all its clusters.
-    pub fn drop_all(&mut self, segment: &Segment, owner: &Bits) {
+    pub fn drop_all(&mut self, writer: DecisionsWriter<'_>, owner: &Bits) {
         for cluster in owner.iter() {
-            self.release(segment, cluster);
+            self.release(writer, cluster);
         }
-        self.publish(segment);
+        self.publish(writer);
     }
 
     /// Makes a second owner of all clusters that `owner` holds, and returns its set.
-    pub fn share(&mut self, segment: &Segment, owner: &Bits) -> Bits {
+    pub fn share(&mut self, writer: DecisionsWriter<'_>, owner: &Bits) -> Bits {
         for cluster in owner.iter() {
             let owners = self.owners[cluster as usize];
-            self.set_owners(segment, cluster, owners + 1);
+            self.set_owners(writer, cluster, owners + 1);
         }
         owner.clone()
     }
@@ -259,9 +269,9 @@ impl Clusters {
     }
 
     /// Gives the blocks of free clusters back to the file systems.
-    pub fn punch(&mut self, segment: &Segment) {
+    pub fn punch(&mut self, writer: DecisionsWriter<'_>) {
         self.areas.iter_mut().flatten().for_each(Area::punch);
-        self.publish(segment);
+        self.publish(writer);
     }
 
     /// Whether [`Clusters::punch`] has something to do.
@@ -307,31 +317,31 @@ impl Clusters {
         areas.filter_map(|(device, area)| Some((device, area.as_ref()?))).find(|(_, area)| area.holds(number))
     }
 
-    fn release(&mut self, segment: &Segment, number: u32) {
+    fn release(&mut self, writer: DecisionsWriter<'_>, number: u32) {
         let owners = self.owners[number as usize];
         assert!(owners > 0, "a cluster that somebody owns is used");
-        self.set_owners(segment, number, owners - 1);
+        self.set_owners(writer, number, owners - 1);
         let area = self.areas.iter_mut().enumerate().find_map(|(device, area)| {
             area.as_mut().filter(|area| area.holds(number)).map(|area| (device, area))
         });
         if let (1, Some((device, area))) = (owners, area) {
             area.give_back(number - area.first);
-            segment.devices[device].full.store(0, Relaxed);
+            writer.device(device).mark_with_space();
         }
     }
 
-    fn set_owners(&mut self, segment: &Segment, cluster: u32, owners: u32) {
+    fn set_owners(&mut self, writer: DecisionsWriter<'_>, cluster: u32, owners: u32) {
         self.owners[cluster as usize] = owners;
-        segment.cluster_owners[cluster as usize].store(owners, Relaxed);
+        writer.set_owners(cluster, owners);
     }
 
-    /// Copies into the segment how full the devices are.
-    fn publish(&self, segment: &Segment) {
-        for (entry, used) in segment.devices.iter().zip(self.used()) {
-            entry.clusters_used.store(used, Relaxed);
+    /// Publishes how full the devices are.
+    fn publish(&self, writer: DecisionsWriter<'_>) {
+        for (device, used) in self.used().into_iter().enumerate() {
+            writer.device(device).set_clusters_used(used);
         }
         let memory = self.areas.iter().flatten().map(Area::memory_bytes).sum();
-        segment.header.device_bytes.store(memory, Relaxed);
+        writer.set_device_bytes(memory);
     }
 }
 

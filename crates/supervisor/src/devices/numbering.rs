@@ -1,10 +1,7 @@
 //! The cluster numbers of each device, and the shares of devices without a size in their disk.
 
 use super::{DeviceError, PreparedDevice, Sized, identity};
-use folioswap_group::{
-    devices::DEVICES_MAX,
-    segment::{CLUSTER_BYTES, CLUSTERS_MAX},
-};
+use folioswap_group::{decisions::CLUSTERS_MAX, devices::DEVICES_MAX, segment::CLUSTER_BYTES};
 
 /// Divides among the files without a size the part of their disk that one of them alone would have
 /// had.

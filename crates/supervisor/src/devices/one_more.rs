@@ -3,8 +3,9 @@
 use super::{DeviceError, PreparedDevice, PreparedDevices, from_options, identity, ram_name};
 use crate::swap_option::{DeviceOption, SwapOption};
 use folioswap_group::{
+    decisions::{CLUSTERS_MAX, Decisions},
     devices::{DeviceKind, DeviceUsage},
-    segment::{CLUSTER_BYTES, CLUSTERS_MAX, Segment},
+    segment::CLUSTER_BYTES,
 };
 use std::path::PathBuf;
 
@@ -24,9 +25,9 @@ pub struct Existing {
 
 impl Existing {
     /// Collects the devices of a group. A device that is off may be added again.
-    pub fn of(devices: &PreparedDevices, segment: &Segment, file_bytes: u64) -> Self {
+    pub fn of(devices: &PreparedDevices, decisions: &Decisions, file_bytes: u64) -> Self {
         let of_kind = |kind| devices.devices.iter().filter(move |device| device.description.kind == kind);
-        let numbered = devices.devices.iter().zip(&segment.devices);
+        let numbered = devices.devices.iter().zip(&decisions.devices);
         let in_use: Vec<_> = numbered
             .filter(|(_, entry)| entry.usage() != DeviceUsage::Off)
             .map(|(device, _)| device)

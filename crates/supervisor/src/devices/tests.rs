@@ -1,6 +1,6 @@
 use super::*;
 use crate::swap_option;
-use folioswap_group::segment::CLUSTERS_MAX;
+use folioswap_group::decisions::CLUSTERS_MAX;
 use std::ffi::OsStr;
 
 fn options(values: &[&str]) -> Vec<SwapOption> {

@@ -1,6 +1,6 @@
 //! The groups that run on this machine, as far as the caller may look at them.
 
-use super::{mapped::Mapped, wire};
+use super::{group_memory::GroupView, wire};
 use crate::{devices::ram_name, processes::proc};
 use folioswap_group::{
     devices::DeviceKind,
@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
     net::sockopt::{Timeout, set_socket_timeout},
 };
-use std::{collections::BTreeSet, fs, path::PathBuf, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 /// How long a group may take to answer; a group whose supervisor is stopped is passed over.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Group {
     /// The abstract name of its socket.
     pub socket: String,
-    /// Its segment, mapped read-only.
-    pub segment: Mapped,
+    /// Its memories, mapped for reading.
+    pub memory: GroupView,
     /// The names of its devices, by number; empty where the caller cannot see the name.
     pub names: Vec<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub fn running(member: Option<u32>) -> Result<Vec<Group>, GroupError> {
     let mut groups: Vec<Group> = names().iter().filter_map(|name| ask(name)).collect();
     if let Some(pid) = member {
         groups.retain(|group| {
-            let supervisor = group.segment.header.supervisor_pid.load(Relaxed);
+            let supervisor = group.memory.group().decisions.supervisor_pid();
             proc::descends_from(pid, supervisor)
                 || proc::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
         });
@@ -87,35 +87,36 @@ fn names() -> BTreeSet<String> {
 
 /// The answer of a group to a query.
 pub struct Answer {
-    /// The segment of the group, mapped read-only.
-    pub segment: Mapped,
+    /// The memories of the group, mapped for reading.
+    pub memory: GroupView,
     /// The numbers of the devices that [`Answer::directories`] belong to, a bit each.
     with_directory: u64,
     /// Descriptors that name the directories of devices.
     directories: Vec<OwnedFd>,
 }
 
-/// Asks a group for its segment and waits for at most `patience`.
+/// Asks a group for its memories and waits for at most `patience`.
 ///
 /// # Errors
 /// `ECONNREFUSED` when no such group runs, `EAGAIN` when it does not answer in time, `EPROTO` for
-/// another answer, `EINVAL` for a segment of another version.
+/// another answer, `EINVAL` for a group of another version.
 pub fn query(name: &str, patience: Duration) -> Result<Answer, Errno> {
     let socket = wire::connect_to(name)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
     wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[])?;
     let answer = wire::receive(&socket)?.filter(|answer| answer.message.kind() == Some(Kind::Answer));
-    let mut answer = answer.ok_or(Errno::PROTO)?;
-    if answer.descriptors.is_empty() {
+    let answer = answer.ok_or(Errno::PROTO)?;
+    let mut descriptors = answer.descriptors.into_iter();
+    let (Some(decisions), Some(segment)) = (descriptors.next(), descriptors.next()) else {
         return Err(Errno::PROTO);
-    }
-    let segment = Mapped::read_only(answer.descriptors.remove(0))?;
-    Ok(Answer { segment, with_directory: answer.message.words[0], directories: answer.descriptors })
+    };
+    let memory = GroupView::for_reading(decisions, segment)?;
+    Ok(Answer { memory, with_directory: answer.message.words[0], directories: descriptors.collect() })
 }
 
 /// Asks a group for all that it knows of itself; `None` for one that does not answer.
 fn ask(name: &str) -> Option<Group> {
-    let Answer { segment, with_directory, directories } = query(name, PATIENCE).ok()?;
+    let Answer { memory, with_directory, directories } = query(name, PATIENCE).ok()?;
     let mut directories = directories.into_iter();
     let mut rams = 0..;
     let mut exports = 0..;
@@ -126,9 +127,10 @@ fn ask(name: &str) -> Option<Group> {
         DeviceKind::File | DeviceKind::Block if with_directory >> number & 1 == 0 => None,
         DeviceKind::File | DeviceKind::Block => path_of(&directories.next()?),
     };
-    let named = segment.devices().enumerate().map(|(number, (device, _))| name_of(number, device.kind));
+    let devices = memory.group().decisions.devices().enumerate();
+    let named = devices.map(|(number, (device, _))| name_of(number, device.kind));
     let names = named.map(Option::unwrap_or_default).collect();
-    Some(Group { socket: name.to_owned(), segment, names })
+    Some(Group { socket: name.to_owned(), memory, names })
 }
 
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {

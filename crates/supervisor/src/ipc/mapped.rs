@@ -1,11 +1,11 @@
-//! Mappings of memory that members share with the supervisor: the segment of the group, and the
-//! trace ring of each member.
+//! Mappings of memory that members share with the supervisor: decisions and segment of the group,
+//! and the trace ring of each member.
 
-use folioswap_group::segment::Segment;
+use folioswap_group::{decisions::Decisions, segment::Segment};
 use folioswap_trace::Ring;
 use rustix::{
-    fd::{AsFd, AsRawFd, OwnedFd},
-    fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, open},
+    fd::{AsFd, OwnedFd},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     io::Errno,
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
@@ -17,13 +17,35 @@ use std::{ffi::CStr, ops::Deref, ptr::null_mut};
 /// The type consists of atomics, for which any bytes are valid, and its alignment is at most that
 /// of a page.
 pub unsafe trait OfAtomics {}
+// SAFETY: `Decisions` is declared of atomics alone.
+unsafe impl OfAtomics for Decisions {}
 // SAFETY: `Segment` is declared of atomics alone.
 unsafe impl OfAtomics for Segment {}
 // SAFETY: `Ring` is declared of atomics alone.
 unsafe impl OfAtomics for Ring {}
 
+/// What a process may do with the memory if it is given the descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Read and write.
+    Write,
+    /// Read alone: whoever asks for more is refused, by whatever way he comes. The mapping that
+    /// existed before goes on writing.
+    Read,
+}
+
+impl Others {
+    fn seals(self) -> SealFlags {
+        let fixed = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+        match self {
+            Others::Write => fixed,
+            Others::Read => fixed | SealFlags::FUTURE_WRITE,
+        }
+    }
+}
+
 /// A shared mapping of a `T`; dropping it unmaps the memory.
-pub struct Mapped<T: OfAtomics = Segment>(*mut T);
+pub struct Mapped<T: OfAtomics>(*mut T);
 
 impl<T: OfAtomics> Mapped<T> {
     fn map(fd: impl AsFd, protection: ProtFlags) -> Result<Self, Errno> {
@@ -33,31 +55,36 @@ impl<T: OfAtomics> Mapped<T> {
         Ok(Mapped(address.cast()))
     }
 
-    /// Makes an all-zero memfd that nobody can resize, and returns its descriptor and its mapping.
+    /// Makes an all-zero memfd that nobody can resize, and returns its descriptor and a mapping for
+    /// writing.
     ///
     /// # Errors
     /// Of memfd_create(2) and mmap(2).
-    pub fn create(name: &CStr) -> Result<(OwnedFd, Self), Errno> {
+    pub fn create(name: &CStr, others: Others) -> Result<(OwnedFd, Self), Errno> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, size_of::<T>() as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
-        let mapped = Self::map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
+        let mapped = Self::for_writing(&fd)?;
+        fcntl_add_seals(&fd, others.seals())?;
         Ok((fd, mapped))
     }
-}
 
-impl Mapped {
-    /// Maps a segment that another process made, read-only.
+    /// Maps memory once more that [`Mapped::create`] made with [`Others::Write`].
     ///
     /// # Errors
-    /// `EINVAL` for a file that is too short, not sealed against shrinking, or of another version.
-    pub fn read_only(fd: impl AsFd) -> Result<Self, Errno> {
-        let seals = rustix::fs::fcntl_get_seals(&fd)?;
-        if !seals.contains(SealFlags::SHRINK) || fstat(&fd)?.st_size < Segment::BYTES as i64 {
+    /// Of mmap(2): `EPERM` for memory that others may only read.
+    pub fn for_writing(fd: impl AsFd) -> Result<Self, Errno> {
+        Self::map(fd, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps memory that another process may have made, for reading.
+    ///
+    /// # Errors
+    /// `EINVAL` for a file that is too short, or not sealed against shrinking.
+    pub fn for_reading(fd: impl AsFd) -> Result<Self, Errno> {
+        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) || fstat(&fd)?.st_size < size_of::<T>() as i64 {
             return Err(Errno::INVAL);
         }
-        let mapped = Self::map(fd, ProtFlags::READ)?;
-        if mapped.check().is_err() { Err(Errno::INVAL) } else { Ok(mapped) }
+        Self::map(fd, ProtFlags::READ)
     }
 }
 
@@ -80,37 +107,3 @@ impl<T: OfAtomics> Drop for Mapped<T> {
         let _ = unsafe { munmap(self.0.cast(), size_of::<T>()) };
     }
 }
-
-/// A new segment: its descriptors and its mapping.
-pub struct SegmentFile {
-    /// The descriptor for members, which write.
-    pub fd: OwnedFd,
-    /// The descriptor for processes that only look (`swapon --show`).
-    pub read_only: OwnedFd,
-    /// The mapping of the supervisor.
-    pub mapped: Mapped,
-}
-
-impl SegmentFile {
-    /// Makes an all-zero segment that nobody can resize.
-    ///
-    /// # Errors
-    /// Of memfd_create(2) and mmap(2).
-    pub fn create() -> Result<Self, Errno> {
-        let (fd, mapped) = Mapped::create(c"folioswap-group")?;
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let read_only = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(SegmentFile { fd, read_only, mapped })
-    }
-
-    /// Maps the segment once more, for another thread.
-    ///
-    /// # Errors
-    /// Of mmap(2).
-    pub fn map_again(&self) -> Result<Mapped, Errno> {
-        Mapped::map(&self.fd, ProtFlags::READ | ProtFlags::WRITE)
-    }
-}
-
-#[cfg(test)]
-mod tests;

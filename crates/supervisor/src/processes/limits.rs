@@ -1,12 +1,15 @@
 //! The resource limits that our own processes raise and CMD gets back: open files and the size of
 //! files.
 
-use folioswap_group::segment::Segment;
+use folioswap_group::{decisions::Decisions, segment::Segment};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The descriptors that the front and a supervisor of a few members need.
 const FILES_MIN: u64 = 32;
 
+/// The largest file that a group has in memory.
+const GROUP_BYTES: u64 =
+    if Segment::BYTES > Decisions::BYTES { Segment::BYTES } else { Decisions::BYTES } as u64;
 /// An upper bound on the size of the agent's memfd.
 const AGENT_BYTES: u64 = 1 << 20;
 
@@ -62,7 +65,7 @@ impl Limits {
             (Some(files), _) if files < FILES_MIN => {
                 Err(LimitsError::FewFiles { found: files, needed: FILES_MIN })
             }
-            (_, Some(bytes)) if bytes < Segment::BYTES as u64 + AGENT_BYTES => {
+            (_, Some(bytes)) if bytes < GROUP_BYTES + AGENT_BYTES => {
                 Err(LimitsError::SmallFiles { found: crate::size::show(bytes) })
             }
             _ => Ok(()),

@@ -12,8 +12,10 @@ use self::{
 use crate::{processes::census::Unmanaged, recording::Recorded, size};
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
+    decisions::Scope,
     devices::DeviceKind,
-    segment::{CLUSTER_BYTES, Scope, Segment},
+    group::Group,
+    segment::CLUSTER_BYTES,
 };
 use serde_json::{Map, Value, json};
 use std::{fmt::Write, mem::MaybeUninit, path::PathBuf, time::Duration};
@@ -48,8 +50,8 @@ pub struct Report {
 
 impl Report {
     /// The devices at their fullest, in the order of use, and the bytes in use on each of them now.
-    pub fn devices(segment: &Segment, totals: &Totals, names: &[PathBuf]) -> (Vec<Device>, Vec<u64>) {
-        let now = table::devices(segment, &Levels::read(segment), names);
+    pub fn devices(group: Group<'_>, totals: &Totals, names: &[PathBuf]) -> (Vec<Device>, Vec<u64>) {
+        let now = table::devices(group.decisions, &Levels::read(group), names);
         let used_now = now.iter().map(|(_, device)| device.used).collect();
         let at_most = |(number, mut device): (usize, Device)| {
             let fullest = &totals.fullest;

@@ -3,13 +3,11 @@
 use super::totals::Levels;
 use folioswap_group::{
     counters::Gauge,
+    decisions::Decisions,
     devices::{DeviceDescription, DeviceEntry, DeviceKind, DeviceUsage},
-    segment::{CLUSTER_BYTES, Segment},
+    segment::CLUSTER_BYTES,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::atomic::Ordering::Relaxed,
-};
+use std::path::{Path, PathBuf};
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub enum Sizes {
 
 /// The devices of a group with their numbers, in the order of use. `names` are the known names, by
 /// number.
-pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
+pub fn devices(decisions: &Decisions, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
     let bytes = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES;
     let row = |(number, (device, entry)): (usize, (DeviceDescription, &DeviceEntry))| {
         let name = names.get(number).filter(|name| !name.as_os_str().is_empty());
@@ -62,10 +60,10 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
         let (size, used) = match device.kind {
             DeviceKind::Zram => (None, levels.gauge(Gauge::MemUsedTotal)),
             DeviceKind::Ram | DeviceKind::File | DeviceKind::Block | DeviceKind::Nbd => {
-                (Some(bytes(device.clusters)), bytes(entry.clusters_used.load(Relaxed)))
+                (Some(bytes(device.clusters)), bytes(entry.clusters_used()))
             }
         };
-        let errors = entry.errors.load(Relaxed);
+        let errors = entry.errors();
         let health = match entry.usage() {
             DeviceUsage::Off => Health::Off,
             DeviceUsage::Leaving => Health::Leaving,
@@ -74,7 +72,7 @@ pub fn devices(segment: &Segment, levels: &Levels, names: &[PathBuf]) -> Vec<(us
         };
         (number, Device { name, kind: device.kind, size, used, prio: device.priority, errors, health })
     };
-    let mut devices: Vec<(usize, Device)> = segment.devices().enumerate().map(row).collect();
+    let mut devices: Vec<(usize, Device)> = decisions.devices().enumerate().map(row).collect();
     devices.sort_by_key(|(_, device)| std::cmp::Reverse(device.prio));
     devices
 }

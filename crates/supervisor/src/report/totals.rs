@@ -4,7 +4,7 @@
 use folioswap_group::{
     counters::{COUNTERS, Counter, Figures, GAUGES, Gauge, ORDERS, SIZE_COUNTERS, SizeCounter},
     devices::DEVICES_MAX,
-    segment::Segment,
+    group::Group,
 };
 
 /// Sums of counters over members.
@@ -55,9 +55,9 @@ impl Levels {
     }
 
     /// Reads the gauges of all live members.
-    pub fn read(segment: &Segment) -> Self {
+    pub fn read(group: Group<'_>) -> Self {
         let mut levels = Levels::new();
-        for member in segment.live_members() {
+        for member in group.live_members() {
             for &gauge in Gauge::ALL {
                 let sum = &mut levels.0[gauge as usize];
                 *sum = sum.saturating_add(member.figures.gauge(gauge));
@@ -109,21 +109,21 @@ impl Totals {
 
     /// Takes the levels of the group now into account. Must be called often, and before the place
     /// of a member is released.
-    pub fn sample(&mut self, segment: &Segment, clusters_used: [u32; DEVICES_MAX]) {
-        self.peak_charge = self.peak_charge.max(segment.charge_bytes());
+    pub fn sample(&mut self, group: Group<'_>, clusters_used: [u32; DEVICES_MAX]) {
+        self.peak_charge = self.peak_charge.max(group.charge_bytes());
         for (peak, used) in self.clusters_peak.iter_mut().zip(clusters_used) {
             *peak = (*peak).max(used);
         }
-        let levels = Levels::read(segment);
+        let levels = Levels::read(group);
         if levels.held() > self.fullest.held() {
             self.fullest = levels;
         }
     }
 
     /// Counts a new member.
-    pub fn began(&mut self, segment: &Segment) {
+    pub fn began(&mut self, group: Group<'_>) {
         self.members += 1;
-        let live = segment.live_members().count() as u64;
+        let live = group.live_members().count() as u64;
         self.members_peak = self.members_peak.max(live);
     }
 
@@ -138,9 +138,9 @@ impl Totals {
     }
 
     /// The counters of all members, ended and live.
-    pub fn sums(&self, segment: &Segment) -> Sums {
+    pub fn sums(&self, group: Group<'_>) -> Sums {
         let mut sums = self.ended.clone();
-        for member in segment.live_members() {
+        for member in group.live_members() {
             sums.add(&member.figures);
         }
         sums

@@ -8,10 +8,9 @@ use crate::{
     report::{Report, outcome::Outcome, totals::Levels},
     size,
 };
-use folioswap_group::{protocol::OutOfMemory, segment::GroupState};
+use folioswap_group::{decisions::GroupState, protocol::OutOfMemory};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Supervisor {
     /// Ends the group because the member `pid` cannot keep the limit, for the reason that its
@@ -48,7 +47,7 @@ impl Supervisor {
 
     /// Ends the whole group: prints the message, ends every process, reports, and exits.
     pub(super) fn end_group(&mut self, outcome: Outcome, message: &str) -> ! {
-        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+        self.totals.sample(self.settings.memory.group(), self.clusters.used());
         self.close_group();
         self.say(message);
         if !self.reported {
@@ -60,7 +59,7 @@ impl Supervisor {
 
     /// Tells members that the group ends, and kills CMD and all descendants.
     pub(super) fn close_group(&self) {
-        self.settings.segment.mapped.header.state.store(GroupState::Ending as u32, Relaxed);
+        self.settings.memory.writer().set_state(GroupState::Ending);
         if let Some(pid) = Pid::from_raw(self.cmd as i32)
             && self.ended.is_none()
         {
@@ -80,16 +79,16 @@ impl Supervisor {
             }
             recorded
         });
-        self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
-        let segment = &self.settings.segment.mapped;
-        let (devices, devices_now) = Report::devices(segment, &self.totals, &self.settings.devices.names());
+        self.totals.sample(self.settings.memory.group(), self.clusters.used());
+        let group = self.settings.memory.group();
+        let (devices, devices_now) = Report::devices(group, &self.totals, &self.settings.devices.names());
         let report = Report {
             outcome,
             limit: self.settings.limit,
             scope: self.settings.scope,
             wall: self.settings.started.elapsed(),
-            sums: self.totals.sums(segment),
-            now: Levels::read(segment),
+            sums: self.totals.sums(group),
+            now: Levels::read(group),
             totals: self.totals.clone(),
             devices,
             devices_now,

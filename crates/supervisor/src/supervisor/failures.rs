@@ -8,7 +8,7 @@ use folioswap_group::{
     protocol::{Ending, Invariant, Lost, Note},
 };
 use rustix::io::Errno;
-use std::{io, path::Path, sync::atomic::Ordering::Relaxed};
+use std::{io, path::Path};
 
 /// The refused writes of a device that are reported one by one.
 const TOLD: u32 = 4;
@@ -105,8 +105,9 @@ impl Supervisor {
         if is_full(Errno::from_raw_os_error(errno)) {
             // The file has holes that its disk cannot fill: the device takes no more until a
             // cluster is free.
-            let was_full = self.settings.segment.mapped.devices[device].full.swap(1, Relaxed);
-            if was_full == 0 {
+            let entry = self.settings.memory.writer().device(device);
+            if !entry.entry().is_full() {
+                entry.mark_full();
                 self.say(&format!("folioswap: {name} has no room left ({error}); nothing is lost\n"));
             }
             return;
@@ -124,7 +125,7 @@ impl Supervisor {
         if self.clusters.retire(slot) == SlotError::Known {
             return;
         }
-        if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
+        if self.errors_of(device) < TOLD {
             self.say(&format!(
                 "folioswap: {name} refused a write: {error} (slot {within}); the slot is used no more, nothing is lost\n"
             ));
@@ -135,7 +136,7 @@ impl Supervisor {
     /// Reports and counts devices that could not reserve a cluster; that counts as a refused write.
     pub(super) fn reserve_failed(&mut self) {
         for (device, errno) in self.clusters.take_failures() {
-            if self.settings.segment.mapped.devices[device].errors.load(Relaxed) < TOLD {
+            if self.errors_of(device) < TOLD {
                 let (name, error) = (self.device_name(device).display(), io::Error::from(errno));
                 self.say(&format!(
                     "folioswap: {name} cannot give room for more pages: {error}; nothing is lost\n"
@@ -169,7 +170,7 @@ impl Supervisor {
 
     /// The absence of a server that this error of a network device implies.
     fn absence(&self, device: usize, errno: Errno) -> Option<Absence> {
-        let (description, _) = self.settings.segment.mapped.devices().nth(device)?;
+        let (description, _) = self.settings.memory.group().decisions.devices().nth(device)?;
         match (description.kind, errno) {
             (DeviceKind::Nbd, Errno::HOSTDOWN) => Some(Absence::NotAsked),
             (DeviceKind::Nbd, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Absence::Unanswered),
@@ -180,21 +181,25 @@ impl Supervisor {
 
     /// Takes the device out of the rotation: nothing more is written to it.
     fn fail(&mut self, device: usize) {
-        self.settings.segment.mapped.devices[device].failed.store(1, Relaxed);
+        self.settings.memory.writer().device(device).fail();
     }
 
     /// Counts an error, and takes the device out of the rotation when it has failed too often.
     fn count_error(&mut self, device: usize) {
-        let entry = &self.settings.segment.mapped.devices[device];
-        let errors = entry.errors.fetch_add(1, Relaxed) + 1;
+        let errors = self.settings.memory.writer().device(device).count_error();
         if errors == ERRORS_MAX {
-            entry.failed.store(1, Relaxed);
+            self.fail(device);
             let name = self.device_name(device).display();
             self.say(&format!(
                 "folioswap: {name} has failed {errors} times: nothing more is written to it; what lies there is still read. \
                  Look at the disk\n"
             ));
         }
+    }
+
+    /// The errors of a device that were counted.
+    fn errors_of(&self, device: usize) -> u32 {
+        self.settings.memory.group().decisions.devices[device].errors()
     }
 
     fn device_name(&self, device: usize) -> &Path {

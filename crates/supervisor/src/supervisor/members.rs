@@ -128,7 +128,7 @@ impl Supervisor {
     fn handle(&mut self, index: usize, message: &Message, descriptors: Vec<OwnedFd>, now: Instant) -> After {
         let connection = &mut self.connections[index];
         let kinship = connection.kinship;
-        let segment = &self.settings.segment.mapped;
+        let writer = self.settings.memory.writer();
         let Some(kind) = message.kind() else { return After::Close };
         match (kind, &connection.role, kinship) {
             (Kind::Query, Role::New, _) => self.answer(index),
@@ -157,7 +157,7 @@ impl Supervisor {
             (Kind::RawForked, Role::Member(_), _) => self.hold_raw_child(index, descriptors),
             (Kind::WantClusters, Role::Member(_), _) => {
                 let count = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
-                let granted = self.clusters.grant(segment, &mut connection.clusters, message.words[1], count);
+                let granted = self.clusters.grant(writer, &mut connection.clusters, message.words[1], count);
                 let reply =
                     Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
                 let after = sent(wire::send(&connection.socket, &reply, &[]));
@@ -165,7 +165,7 @@ impl Supervisor {
                 after
             }
             (Kind::DropClusters, Role::Member(_), _) => {
-                self.clusters.drop_some(segment, &mut connection.clusters, message.clusters());
+                self.clusters.drop_some(writer, &mut connection.clusters, message.clusters());
                 After::Keep
             }
             (Kind::OutOfMemory, Role::Member(_), _) => {
@@ -188,19 +188,19 @@ impl Supervisor {
     /// Makes a member of a connection; `fork` is the part of a forked child that its parent
     /// announced.
     fn welcome(&mut self, index: usize, fork: Option<PendingFork>) -> After {
-        let segment = &self.settings.segment.mapped;
+        let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         let connection = &mut self.connections[index];
-        let Some(id) = segment.assign(connection.pid) else {
+        let Some(id) = writer.assign(group.segment, connection.pid) else {
             if let Some(fork) = fork {
-                self.clusters.drop_all(segment, &fork.clusters);
+                self.clusters.drop_all(writer, &fork.clusters);
                 end_recorded(&mut self.recording, fork.recorded);
             }
             return refuse(connection, Refusal::TooManyMembers);
         };
         connection.role = Role::Member(id);
-        self.totals.began(segment);
+        self.totals.began(group);
         let mut flags = 0;
-        let mut descriptors = vec![self.settings.segment.fd.as_fd()];
+        let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's
         // file, which fails each request.
         let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
@@ -231,9 +231,10 @@ impl Supervisor {
         ))
     }
 
-    /// Answers a query with the segment, read-only, and the directories of the devices.
+    /// Answers a query with the memories of the group, for reading, and the directories of the
+    /// devices.
     fn answer(&self, index: usize) -> After {
-        let mut descriptors = vec![self.settings.segment.read_only.as_fd()];
+        let mut descriptors = self.settings.memory.for_viewers().to_vec();
         let mut with_directory = 0_u64;
         for (number, device) in self.settings.devices.devices.iter().enumerate() {
             if let Some(directory) = &device.directory {
@@ -292,13 +293,13 @@ impl Supervisor {
         if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
             recording.ended(ring);
         }
-        let segment = &self.settings.segment.mapped;
+        let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         if let Role::Member(id) = connection.role {
-            self.totals.sample(segment, self.clusters.used());
-            self.totals.ended(&segment.members[id as usize].figures);
-            segment.release(id);
+            self.totals.sample(group, self.clusters.used());
+            self.totals.ended(&group.segment.members[id as usize].figures);
+            writer.release(group.segment, id);
             self.networks.forget(&connection.links);
-            self.clusters.drop_all(segment, &connection.clusters);
+            self.clusters.drop_all(writer, &connection.clusters);
             self.orphans.server_left(connection.serial, connection.sender(), connection.userfaults);
             self.validate();
             self.census.left(connection.pid, now);

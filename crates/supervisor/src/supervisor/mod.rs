@@ -20,8 +20,8 @@ use crate::{
     clusters::Clusters,
     devices::{PreparedDevices, networks::Networks},
     ipc::{
+        group_memory::GroupMemory,
         link::{Link, Packet, Remains},
-        mapped::SegmentFile,
     },
     processes::{
         census::Census,
@@ -37,7 +37,7 @@ use crate::{
 };
 use bounds::Offence;
 use connection::{Connection, PendingFork};
-use folioswap_group::{counters::Counter, folio_orders::FolioOrders, segment::Scope};
+use folioswap_group::{counters::Counter, decisions::Scope, folio_orders::FolioOrders};
 use forwards::Forwards;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -48,7 +48,6 @@ use rustix::{
 use std::{
     collections::HashSet,
     fs::File,
-    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 use swapoff::Swapoff;
@@ -80,8 +79,8 @@ pub struct Settings {
     pub folio_orders: FolioOrders,
     /// The readahead from slow devices, as a power of two of pages.
     pub page_cluster: u32,
-    /// The new segment.
-    pub segment: SegmentFile,
+    /// The memories of the new group.
+    pub memory: GroupMemory,
     /// The swap devices.
     pub devices: PreparedDevices,
     /// The most bytes that members may write into a file.
@@ -145,19 +144,21 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
         Ok(signals) => signals,
         Err(error) => refuse(&link, &format!("signalfd: {error}"), STATUS_REFUSED),
     };
-    let segment = &settings.segment.mapped;
-    segment.initialise(
+    let writer = settings.memory.writer();
+    writer.initialise(
         std::process::id(),
         settings.limit - settings.reserve,
         settings.scope,
         settings.devices.devices.iter().map(|device| device.description),
     );
-    for (entry, device) in segment.devices.iter().zip(&settings.devices.devices) {
-        entry.take_orders(device.orders.bits());
+    for (number, device) in settings.devices.devices.iter().enumerate() {
+        writer.device(number).take_orders(device.orders.bits());
     }
-    segment.set_folio_orders(settings.folio_orders);
-    segment.header.page_cluster.store(settings.page_cluster, Relaxed);
-    segment.header.validate.store(u32::from(settings.validate), Relaxed);
+    writer.set_folio_orders(settings.folio_orders);
+    writer.set_page_cluster(settings.page_cluster);
+    if settings.validate {
+        writer.want_validation();
+    }
     let started = match start.start(inherited, &signals) {
         Ok(started) => started,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
@@ -206,8 +207,8 @@ pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherit
     // The limit of descriptors is raised by now.
     supervisor.others_max = bounds::others_max();
     supervisor.start_networks();
-    if let Ok(segment) = supervisor.settings.segment.map_again() {
-        vigil::start(segment);
+    if let Ok(memory) = supervisor.settings.memory.map_again() {
+        vigil::start(memory);
     }
     supervisor.serve()
 }
@@ -224,12 +225,8 @@ impl Supervisor {
     fn detach(&self) {
         descriptors::leave_standard();
         let settings = &self.settings;
-        let mut kept: Vec<BorrowedFd<'_>> = vec![
-            settings.segment.fd.as_fd(),
-            settings.segment.read_only.as_fd(),
-            settings.listener.as_fd(),
-            self.signals.as_fd(),
-        ];
+        let mut kept: Vec<BorrowedFd<'_>> = settings.memory.descriptors().to_vec();
+        kept.extend([settings.listener.as_fd(), self.signals.as_fd()]);
         kept.extend(self.link.iter().map(AsFd::as_fd));
         kept.extend(self.clusters.files().map(AsFd::as_fd));
         kept.extend(
@@ -295,7 +292,7 @@ impl Supervisor {
                 self.networks.finish();
                 // A prepared file outlives the run, so `discard` must hold for its last clusters
                 // too.
-                self.clusters.punch(&self.settings.segment.mapped);
+                self.clusters.punch(self.settings.memory.writer());
                 std::process::exit(0);
             }
         }
@@ -407,7 +404,7 @@ impl Supervisor {
             self.say(&message);
         }
         if now >= self.next_sample {
-            self.totals.sample(&self.settings.segment.mapped, self.clusters.used());
+            self.totals.sample(self.settings.memory.group(), self.clusters.used());
             self.next_sample = now + SAMPLE_INTERVAL;
         }
         if now >= self.next_drain {
@@ -418,7 +415,7 @@ impl Supervisor {
             for (number, clusters) in self.clusters.take_freed() {
                 self.networks.freed(number, clusters.into_iter());
             }
-            self.clusters.punch(&self.settings.segment.mapped);
+            self.clusters.punch(self.settings.memory.writer());
             self.next_punch = now + PUNCH_INTERVAL;
         }
         if now >= self.next_probe {
@@ -453,9 +450,7 @@ impl Supervisor {
         // The members count the rings.
         let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
         let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
-        let header = &self.settings.segment.mapped.header;
-        header.unmanaged_bytes.store(bytes, Relaxed);
-        header.census_walks.fetch_add(1, Relaxed);
+        self.settings.memory.writer().publish_census(bytes);
         self.unmanaged_peak = self.unmanaged_peak.max(bytes);
         self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
         if self.excess_walks >= EXCESS_WALKS {

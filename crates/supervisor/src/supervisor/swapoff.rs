@@ -20,7 +20,7 @@ use folioswap_group::{
 };
 use rustix::thread::futex;
 use std::{
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
@@ -70,7 +70,7 @@ impl Supervisor {
         let device = number as usize;
         self.connections[index].role = Role::Swapoff;
         self.set_usage(device, DeviceUsage::Leaving);
-        let lost_before = self.totals.sums(&self.settings.segment.mapped).counter(Counter::SwapoffLost);
+        let lost_before = self.totals.sums(self.settings.memory.group()).counter(Counter::SwapoffLost);
         self.swapoff = Some(Swapoff { device, next: now, seen: (u32::MAX, 0), moved_at: now, lost_before });
         After::Keep
     }
@@ -84,9 +84,9 @@ impl Supervisor {
         if !self.may_command(index) {
             return Err(SwapoffEnd::NotPermitted);
         }
-        let segment = &self.settings.segment.mapped;
+        let decisions = self.settings.memory.group().decisions;
         let device = usize::try_from(number).map_err(|_| SwapoffEnd::NoDevice)?;
-        let (description, entry) = segment.devices().nth(device).ok_or(SwapoffEnd::NoDevice)?;
+        let (description, entry) = decisions.devices().nth(device).ok_or(SwapoffEnd::NoDevice)?;
         if self.swapoff.is_some() {
             return Err(SwapoffEnd::Busy);
         }
@@ -97,15 +97,15 @@ impl Supervisor {
             return Err(SwapoffEnd::Store);
         }
         // Compressed RAM may take any number of pages: its room cannot be known beforehand.
-        if segment.devices().any(|(other, _)| other.kind == DeviceKind::Zram) {
+        if decisions.devices().any(|(other, _)| other.kind == DeviceKind::Zram) {
             return Ok(());
         }
-        let others = segment.devices().enumerate().filter(|(other, _)| *other != device);
+        let others = decisions.devices().enumerate().filter(|(other, _)| *other != device);
         if others.filter(|(_, (_, entry))| entry.takes_pages()).count() == 0 {
             return Err(SwapoffEnd::NoOther);
         }
         let used = u64::from(self.clusters.used()[device]);
-        let free = self.clusters.free_beside(segment, device);
+        let free = self.clusters.free_beside(decisions, device);
         if used > free {
             let (used, free) = (used * CLUSTER_BYTES, free * CLUSTER_BYTES);
             return Err(SwapoffEnd::NoRoom { used, free });
@@ -119,7 +119,7 @@ impl Supervisor {
         let Some(swapoff) = self.swapoff.as_mut().filter(|swapoff| now >= swapoff.next) else { return };
         swapoff.next = now + LOOK;
         let device = swapoff.device;
-        let sums = self.totals.sums(&self.settings.segment.mapped);
+        let sums = self.totals.sums(self.settings.memory.group());
         let (moved, lost) = (sums.counter(Counter::SwapoffPages), sums.counter(Counter::SwapoffLost));
         let left = self.clusters.used()[device];
         if swapoff.seen != (left, moved + lost) {
@@ -128,7 +128,7 @@ impl Supervisor {
         }
         if left == 0 {
             let lost = lost.saturating_sub(swapoff.lost_before);
-            self.clusters.remove(&self.settings.segment.mapped, device);
+            self.clusters.remove(self.settings.memory.writer(), device);
             self.networks.remove(device);
             // Its file system can be unmounted from now on, because no descriptor of it is left.
             self.settings.devices.devices[device].directory = None;
@@ -185,15 +185,15 @@ impl Supervisor {
     }
 
     fn set_usage(&self, device: usize, usage: DeviceUsage) {
-        let segment = &self.settings.segment.mapped;
-        segment.devices[device].set_usage(usage);
-        segment.header.devices_changed.fetch_add(1, Release);
+        let writer = self.settings.memory.writer();
+        writer.device(device).set_usage(usage);
+        writer.devices_have_changed();
         self.wake_members();
     }
 
     /// Wakes the pager threads of all members, so that they look at the devices.
     pub(super) fn wake_members(&self) {
-        for member in self.settings.segment.mapped.live_members() {
+        for member in self.settings.memory.group().live_members() {
             member.wake.fetch_add(1, Relaxed);
             let _ = futex::wake(&member.wake, futex::Flags::empty(), i32::MAX as u32);
         }

@@ -26,10 +26,7 @@ use rustix::{
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
-    sync::{
-        atomic::Ordering::Release,
-        mpsc::{self, Receiver, TryRecvError},
-    },
+    sync::mpsc::{self, Receiver, TryRecvError},
     thread,
     time::{Duration, Instant},
 };
@@ -86,8 +83,8 @@ impl Supervisor {
         };
         let text = wire::text_in(&text).map_err(|errno| errno.to_string())?;
         let option = swap_option::parse(OsStr::from_bytes(&text)).map_err(|error| error.to_string())?;
-        let existing =
-            Existing::of(&self.settings.devices, &self.settings.segment.mapped, self.settings.file_bytes);
+        let decisions = self.settings.memory.group().decisions;
+        let existing = Existing::of(&self.settings.devices, decisions, self.settings.file_bytes);
         let (sender, receiver) = mpsc::channel();
         let work = move || {
             // SAFETY: gives this thread a current directory of its own; nothing else is unshared.
@@ -131,12 +128,11 @@ impl Supervisor {
             self.networks.add(number, network).map_err(|error| error.to_string())?;
         }
         self.clusters.add(device.description, device.shared.take());
-        let segment = &self.settings.segment.mapped;
-        let entry = &segment.devices[number];
-        entry.take_orders(device.orders.bits());
-        entry.describe(device.description);
+        let writer = self.settings.memory.writer();
+        writer.device(number).take_orders(device.orders.bits());
+        writer.device(number).describe(device.description);
         self.settings.devices.devices.push(device);
-        segment.header.devices_changed.fetch_add(1, Release);
+        writer.devices_have_changed();
         self.wake_members();
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Supervisor {
             return self.offends(index, Offence::PendingForks);
         }
         let connection = &mut self.connections[index];
-        let clusters = self.clusters.share(&self.settings.segment.mapped, &connection.clusters);
+        let clusters = self.clusters.share(self.settings.memory.writer(), &connection.clusters);
         let recorded = match (&mut self.recording, &mut connection.ring) {
             (Some(recording), Some(ring)) => Some(recording.forked(ring)),
             _ => None,
@@ -82,9 +82,9 @@ impl Supervisor {
 
     /// Drops the announced children whose memory does not exist any more.
     pub(super) fn drop_gone_forks(&mut self) {
-        let segment = &self.settings.segment.mapped;
+        let writer = self.settings.memory.writer();
         for gone in self.pending.extract_if(.., |fork| fork.userfault.is_orphaned()) {
-            self.clusters.drop_all(segment, &gone.clusters);
+            self.clusters.drop_all(writer, &gone.clusters);
             end_recorded(&mut self.recording, gone.recorded);
         }
     }

@@ -8,8 +8,8 @@
 //! that has it configured. The thread belongs to the supervisor and not to the member, because a
 //! CPU that uses the memory of the member has to be interrupted for every page that leaves.
 
-use crate::ipc::mapped::Mapped;
-use folioswap_group::segment::{Faulting, GroupState, Segment};
+use crate::ipc::group_memory::GroupView;
+use folioswap_group::{decisions::GroupState, group::Group, segment::Faulting};
 use rustix::{
     process::setpriority_process,
     thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity},
@@ -35,20 +35,21 @@ const REST: Duration = Duration::from_millis(10);
 const CPUS: u32 = 2;
 
 /// Starts the thread on a machine where it is of use.
-pub fn start(segment: Mapped) {
+pub fn start(memory: GroupView) {
     let Ok(everywhere) = sched_getaffinity(None) else { return };
     if everywhere.count() == CPUS {
         // Without the thread everything is still right, only slower.
-        let _ =
-            thread::Builder::new().name("folioswap-vigil".into()).spawn(move || run(&segment, &everywhere));
+        let _ = thread::Builder::new()
+            .name("folioswap-vigil".into())
+            .spawn(move || run(memory.group(), &everywhere));
     }
 }
 
-fn run(segment: &Segment, everywhere: &CpuSet) {
+fn run(group: Group<'_>, everywhere: &CpuSet) {
     if setpriority_process(None, 19).is_err() {
         return;
     }
-    let sleeps = &segment.header.vigil_sleeps;
+    let sleeps = &group.segment.header.vigil_sleeps;
     let mut rests = Duration::ZERO;
     loop {
         thread::sleep(rests);
@@ -57,7 +58,7 @@ fn run(segment: &Segment, everywhere: &CpuSet) {
             // An interrupt is no different from a wake-up: the loop looks again.
             let _ = futex::wait(sleeps, futex::Flags::empty(), 1, None);
         }
-        rests = match watch(segment, everywhere) {
+        rests = match watch(group, everywhere) {
             Ended::Quiet => Duration::ZERO,
             Ended::OthersFault => REST,
         };
@@ -74,12 +75,12 @@ enum Ended {
 }
 
 /// Polls until no fault comes any more, or until faults come of more than one member.
-fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
+fn watch(group: Group<'_>, everywhere: &CpuSet) -> Ended {
     let mut watched: Option<Faulting> = None;
     let (mut seen, mut last) = (0, Instant::now());
     let mut others = Others { served: None, look: last };
-    while last.elapsed() < WATCH && segment.header.state.load(Relaxed) == GroupState::Running as u32 {
-        let faulting = Faulting::unpack(segment.header.faulting.load(Relaxed));
+    while last.elapsed() < WATCH && group.decisions.state() == GroupState::Running {
+        let faulting = Faulting::unpack(group.segment.header.faulting.load(Relaxed));
         if watched != Some(faulting) {
             watched = Some(faulting);
             // A member wrote this word, so its parts may be anything.
@@ -92,12 +93,12 @@ fn watch(segment: &Segment, everywhere: &CpuSet) -> Ended {
                 return Ended::Quiet;
             }
         }
-        let Some(member) = segment.members.get(faulting.member as usize) else { return Ended::Quiet };
+        let Some(member) = group.segment.member(faulting.member) else { return Ended::Quiet };
         let served = member.figures.faults_served();
         if served != seen {
             (seen, last) = (served, Instant::now());
         }
-        if last >= others.look && others.fault(segment.faults_served().saturating_sub(served), last) {
+        if last >= others.look && others.fault(group.faults_served().saturating_sub(served), last) {
             return Ended::OthersFault;
         }
         (0..32).for_each(|_| spin_loop());

@@ -110,7 +110,7 @@ impl ForkState {
         Ok(())
     }
 
-    /// The number of the last fork of the process `parent` (its process id in the segment) in the
+    /// The number of the last fork of the process `parent` (its process id in its seat) in the
     /// handshake with its child; it is no secret. A child whose parent has ended may still answer
     /// in the entry of the segment that another process has by then: its process id keeps them
     /// apart.
@@ -121,7 +121,10 @@ impl ForkState {
     /// Asks the parent to stop serving this child, which has its userfaultfd now, and waits until
     /// the parent did or is gone; then the engine belongs to this process alone.
     pub(crate) fn take_over(&self, engine: &Engine) {
-        let Some(parent) = engine.segment().member(self.inherited_from.load(Relaxed)) else { return };
+        let id = self.inherited_from.load(Relaxed);
+        let (Some(seat), Some(parent)) = (engine.decisions().seat(id), engine.segment().member(id)) else {
+            return;
+        };
         let pid = self.inherited_pid.load(Relaxed);
         // Our copy of the number is that of our own fork until we fork ourselves, which waits until
         // we are on our own.
@@ -129,7 +132,7 @@ impl ForkState {
         parent.fork_ack.store(number, Release);
         // The numbers of one parent ascend: the parent may have finished a later fork before we
         // look.
-        while parent.fork_done.load(Acquire) < number && parent.is_live() && parent.pid.load(Relaxed) == pid {
+        while parent.fork_done.load(Acquire) < number && seat.is_live() && seat.pid() == pid {
             rustix::thread::sched_yield();
         }
     }

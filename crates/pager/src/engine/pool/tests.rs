@@ -1,7 +1,7 @@
 //! The huge pages that the pool keeps, gives and misses, one step at a time.
 
 use super::*;
-use crate::test_memory::{engine_with_pool, huge_page, map, skip_without_huge_page};
+use crate::test_memory::{decide, engine_with_pool, huge_page, map, skip_without_huge_page};
 use crate::units::PAGE;
 
 const LIMIT: u64 = 1 << 30;
@@ -29,7 +29,7 @@ fn holds(address: usize, word: u64) -> bool {
 fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
     // The group is far beyond its limit: no process takes more from the system by itself.
-    engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+    decide(engine).set_device_bytes(LIMIT + BLOCK as u64);
     engine.prepare_huge_page(LIMIT);
     assert_eq!(engine.take_huge_page(For::FirstTouch), Err(NoHugePage::NotCharged), "nobody had asked");
     engine.prepare_huge_page(BLOCK as u64 - 1);
@@ -57,7 +57,7 @@ fn what_is_kept_is_cleared_and_nobody_asking_ends_it() {
 fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
     let Some(engine) = engine_with_pool(LIMIT) else { return };
     // The group is far beyond its limit: no process takes more from the system by itself.
-    engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+    decide(engine).set_device_bytes(LIMIT + BLOCK as u64);
     let Some(staged) = huge_page(engine) else { return };
     assert!(!engine.keep_huge_page(staged), "nobody has asked");
     assert_eq!(engine.take_huge_page(For::SwapIn), Err(NoHugePage::NotCharged));
@@ -87,7 +87,7 @@ fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
     // As if no thread had looked at the result of the move.
     engine.pool.leave(taken, EMPTY);
     // Beyond the limit huge pages come from staging alone.
-    engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+    decide(engine).set_device_bytes(LIMIT + BLOCK as u64);
     for round in 0..3 {
         let Some(staged) = huge_page(engine) else { return };
         engine.pool.wanted.store(IDLE_LOOKS, Relaxed);
@@ -120,7 +120,7 @@ fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
     assert!(!pagemap::is_huge(pagemap, target));
     engine.huge_page_has_moved(taken, BlockAddr::containing(target));
     // Beyond the limit huge pages come from staging alone.
-    engine.segment().header.device_bytes.store(LIMIT + BLOCK as u64, Relaxed);
+    decide(engine).set_device_bytes(LIMIT + BLOCK as u64);
     let Some(staged) = huge_page(engine) else { return };
     assert!(engine.keep_huge_page(staged));
     let kept = engine.take_huge_page(For::SwapIn).expect("it was not split");
@@ -141,7 +141,7 @@ fn what_is_asked_for_and_not_there_is_missing_unless_the_system_has_none() {
     engine.pool.leave(taken, EMPTY);
     assert_eq!(engine.missing_huge_page_bytes(), all);
     // No more than is kept.
-    engine.segment().header.limit_bytes.store(LIMIT / 16, Relaxed);
+    decide(engine).set_limit_bytes(LIMIT / 16);
     assert_eq!(engine.missing_huge_page_bytes(), LIMIT / 16 / LIMIT_PART);
     // Nor for a process that has little memory.
     engine.member().evictable_bytes.store(9 * BLOCK as u64, Relaxed);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::engine::Engine;
-use crate::test_memory::{map, moving_engine_of, skip_without_huge_page};
+use crate::test_memory::{decide, map, moving_engine_of, skip_without_huge_page};
 use crate::units::{BLOCK, BLOCK_PAGES, BlockAddr, PAGE, PIECE_PAGES, PageInBlock};
 use folioswap_group::counters::SizeCounter;
 use folioswap_policy::page::PageState;
@@ -13,7 +13,7 @@ use std::vec::Vec;
 fn scene(madvised: Madvise) -> Option<(&'static Engine, Evictor, usize)> {
     // Room for a huge page is an eighth of it.
     let engine = moving_engine_of(512)?;
-    engine.segment().header.limit_bytes.store(1 << 30, Relaxed);
+    decide(engine).set_limit_bytes(1 << 30);
     let start = map(4 * BLOCK).next_multiple_of(BLOCK) + BLOCK;
     // SAFETY: mapped just now.
     unsafe {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::engine::Engine;
-use crate::test_memory;
+use crate::test_memory::{self, decide};
 use crate::units::PAGE;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
@@ -49,7 +49,7 @@ impl Scene {
                 clusters,
                 contents: DeviceContents::Plain,
             };
-            engine.segment().devices[id.index()].describe(description);
+            decide(engine).device(id.index()).describe(description);
             description
         };
         let mut first = None;
@@ -70,8 +70,8 @@ impl Scene {
     }
 
     fn says(&mut self, id: DeviceId, usage: DeviceUsage) {
-        self.engine.segment().devices[id.index()].set_usage(usage);
-        self.engine.segment().header.devices_changed.fetch_add(1, Release);
+        decide(self.engine).device(id.index()).set_usage(usage);
+        decide(self.engine).devices_have_changed();
         self.evictor.follow_devices();
     }
 
@@ -83,7 +83,7 @@ impl Scene {
         for slot in slots {
             files.free(folioswap_devices::FileSlot::new(taken[0].raw() + slot).expect("a slot"));
         }
-        self.engine.segment().devices[1].full.store(1, Relaxed);
+        decide(self.engine).device(1).mark_full();
         self.evictor.tiers.ask_full_due.take(sys::now_ns(), 1 << 60);
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::pool::For;
 use crate::fault::buffers::Buffers;
 use crate::kernel::pagemap;
-use crate::test_memory::{engine_with_pool, map, skip_without_huge_page, store_page, word_at};
+use crate::test_memory::{decide, engine_with_pool, map, skip_without_huge_page, store_page, word_at};
 use crate::units::PAGE;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -107,7 +107,7 @@ fn backwards_as_well_and_at_the_limit_none_comes() {
         (start + BLOCKS * BLOCK - PAGE, Window { direction: Direction::Backwards, ..FORWARDS });
     handler.bring_blocks_ahead(PageAddr::containing(last), Access::Write, window);
     assert_eq!(blocks(engine, start), (vec![8, 9, 10], vec![9]));
-    engine.segment().header.device_bytes.store(LIMIT, Relaxed);
+    decide(engine).set_device_bytes(LIMIT);
     assert_eq!(pass(&mut handler, start + 10 * BLOCK - PAGE), Some(true));
     assert_eq!(blocks(engine, start), (vec![8, 9, 10], vec![]), "nothing is marked");
 }
@@ -189,9 +189,9 @@ fn who_must_not_wait_does_not_wait_within_the_block_either() {
 fn where_the_group_has_no_room_for_both_the_last_piece_goes_first() {
     let Some((engine, mut handler, start)) = scene() else { return };
     store_blocks(engine, start, 2..6);
-    let left = LIMIT - engine.segment().charge_bytes();
+    let left = LIMIT - engine.group().charge_bytes();
     let mut room_of = |bytes: usize| {
-        engine.segment().header.device_bytes.store(left - bytes as u64, Relaxed);
+        decide(engine).set_device_bytes(left - bytes as u64);
         handler.bring_blocks_before_end(
             PageAddr::containing(start + BLOCK),
             Access::Read,
@@ -248,7 +248,7 @@ fn a_block_of_which_a_page_is_clean_by_now_keeps_its_protection() {
     block.set(PageAddr::containing(clean).index(), word.expect("as a swap-in does it"));
     assert!(matches!(block.word(PageAddr::containing(clean).index()).state(), PageState::Clean(..)));
     // At the limit nothing else happens.
-    engine.segment().header.device_bytes.store(LIMIT, Relaxed);
+    decide(engine).set_device_bytes(LIMIT);
     assert_eq!(pass(&mut handler, marked), Some(false));
     assert_eq!(blocks(engine, start), (vec![1, 2, 3], vec![2]));
     assert_eq!(pass(&mut handler, marked), None, "it is no mark any more");

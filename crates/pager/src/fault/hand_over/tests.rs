@@ -11,7 +11,7 @@ use crate::staging::batch::Batch;
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::Isolation;
 use crate::staging::row::{ROW_PIECES, Row};
-use crate::test_memory::ring_turn;
+use crate::test_memory::{decide, ring_turn};
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use crate::units::{BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, Pages, PieceAddr};
 use core::sync::atomic::AtomicBool;
@@ -206,7 +206,7 @@ fn an_event_that_waits_is_read_and_the_row_goes_on() {
 #[test]
 fn below_the_limit_a_late_plan_is_given_up() {
     let Some(engine) = moving_engine() else { return };
-    engine.segment().header.limit_bytes.store(1 << 30, Relaxed);
+    decide(engine).set_limit_bytes(1 << 30);
     let (pieces, mut handler, mut evictor) = (memory(engine), handler(engine), Evictor::new(engine));
     let mut batch = planned(&mut evictor, &pieces, APART);
     std::thread::scope(|scope| {

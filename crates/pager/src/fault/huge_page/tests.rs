@@ -9,7 +9,7 @@ use crate::staging::row::Row;
 use crate::store::demote::DemotionUnits;
 use crate::store::freeing::FREED;
 use crate::store::write_back::Tier;
-use crate::test_memory::ring_turn;
+use crate::test_memory::{decide, ring_turn};
 use crate::test_memory::{engine_with_pool, fault, map, skip_without_huge_page, word_at};
 use crate::units::{PIECE, PIECE_PAGES, PieceAddr};
 use folioswap_devices::Scratch;
@@ -300,7 +300,7 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
         [SizeCounter::SwapInFallback, SizeCounter::SwapInFallbackCharge]
             .map(|counter| engine.figures().size(counter, BLOCK_ORDER as usize))
     };
-    engine.segment().header.device_bytes.store(LIMIT + 1, Relaxed);
+    decide(engine).set_device_bytes(LIMIT + 1);
     assert_eq!(
         handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
         HugeSwapIn::Refused
@@ -308,7 +308,7 @@ fn what_cannot_be_charged_falls_back_and_is_counted_as_that() {
     assert_eq!(fallbacks(), [1, 1]);
     assert!(PageInBlock::all().all(|page| matches!(here.word(page).state(), PageState::Stored(_))));
     // There would be headroom, but the system has just had no huge page: that is no failed charge.
-    engine.segment().header.device_bytes.store(0, Relaxed);
+    decide(engine).set_device_bytes(0);
     engine.pool.pretend_barren();
     assert_eq!(
         handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),
@@ -340,7 +340,7 @@ fn what_falls_back_ahead_of_a_walk_counts_once() {
     assert_eq!(fallbacks(), 2, "by a fault each time");
     // A block that is not all away is not asked for.
     let single = start + 7 * PAGE;
-    engine.segment().set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
+    decide(engine).set_folio_orders(folioswap_group::folio_orders::FolioOrders::NONE);
     handler.serve(fault(single, Access::Write, 0));
     assert_eq!(
         handler.swap_in_huge_page(here, PageAddr::containing(start), Purpose::Fault),

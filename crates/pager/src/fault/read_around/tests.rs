@@ -1,8 +1,8 @@
 use super::*;
 use crate::fault::reading::{Purpose, Taken};
-use crate::test_memory;
+use crate::test_memory::{self, decide};
 use crate::units::{BlockAddr, PAGE};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Release;
 use folioswap_devices::Page;
 use folioswap_policy::page::PageWord;
 use folioswap_slots::{DeviceId, DeviceMask, FolioId, Order, SwapEntry};
@@ -30,7 +30,7 @@ struct Swapped {
 /// the byte n.
 fn swapped(pages: usize, page_cluster: u32) -> Swapped {
     let (engine, file) = test_memory::engine_with_file(2 * 512);
-    engine.segment().header.page_cluster.store(page_cluster, Relaxed);
+    decide(engine).set_page_cluster(page_cluster);
     let device = DeviceId::new(0).unwrap();
     engine.space.file_space().add([(0, device)].into_iter());
     engine.space.reserve_frames().unwrap();
@@ -134,7 +134,7 @@ fn nothing_is_read_ahead_where_it_is_off_or_goes_in_order() {
         );
     }
     assert_eq!(swapped.counters(), [0; 3]);
-    swapped.engine.segment().header.page_cluster.store(3, Relaxed);
+    decide(swapped.engine).set_page_cluster(3);
     swapped.reads.read_around(
         swapped.engine,
         swapped.block,

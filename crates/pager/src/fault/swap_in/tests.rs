@@ -5,9 +5,8 @@ use crate::fault::buffers::Buffers;
 use crate::fault::handler::INTERRUPTIONS_MAX;
 use crate::kernel::uffd::COPIED_AT_ONCE;
 use crate::store::freeing::FREED;
-use crate::test_memory::{fault, map, store_page, watching_engine, word_at};
+use crate::test_memory::{decide, fault, map, store_page, watching_engine, word_at};
 use crate::units::BLOCK_PAGES;
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::folio_orders::FolioOrders;
 use std::vec::Vec;
 
@@ -17,8 +16,8 @@ const LIMIT: u64 = 1 << 30;
 /// the 2 MiB before.
 fn scene(orders: FolioOrders) -> Option<(&'static Engine, Handler, usize)> {
     let engine = watching_engine()?;
-    engine.segment().header.limit_bytes.store(LIMIT, Relaxed);
-    engine.segment().set_folio_orders(orders);
+    decide(engine).set_limit_bytes(LIMIT);
+    decide(engine).set_folio_orders(orders);
     let handler = Handler::new(engine, Buffers::of(engine)?);
     Some((engine, handler, walked_to(engine)?))
 }
@@ -138,8 +137,8 @@ fn backwards_it_is_the_folio_below() {
 fn a_window_is_no_larger_than_the_room_below_the_limit() {
     for (pages_left, order) in [(600, 9), (300, 8), (100, 6), (0, 4)] {
         let Some((engine, mut handler, start)) = scene(FolioOrders::ALL) else { return };
-        let charged = LIMIT - pages_left * PAGE as u64 - engine.segment().charge_bytes();
-        engine.segment().header.device_bytes.store(charged, Relaxed);
+        let charged = LIMIT - pages_left * PAGE as u64 - engine.group().charge_bytes();
+        decide(engine).set_device_bytes(charged);
         touch(&mut handler, start, Access::Write);
         assert_eq!(present(engine, start), pages(0..1 << order));
         assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[order]));
@@ -155,8 +154,8 @@ fn what_comes_in_large_sizes_alone_may_exceed_the_limit_by_a_huge_page_and_else_
         let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
             return;
         };
-        let charged = LIMIT + beyond * PAGE as u64 - engine.segment().charge_bytes();
-        engine.segment().header.device_bytes.store(charged, Relaxed);
+        let charged = LIMIT + beyond * PAGE as u64 - engine.group().charge_bytes();
+        decide(engine).set_device_bytes(charged);
         touch(&mut handler, start, Access::Write);
         assert_eq!(present(engine, start), pages(0..1 << came), "{beyond}");
         assert_eq!(figures(engine, SizeCounter::SwapIn), once(&[came]), "{beyond}");
@@ -226,8 +225,8 @@ fn what_may_exceed_the_limit_is_not_given_up_for_who_waits_there() {
     let Some((engine, mut handler, start)) = scene(FolioOrders { always: 1 << 9, madvise: 0 }) else {
         return;
     };
-    let charged = LIMIT - engine.segment().charge_bytes();
-    engine.segment().header.device_bytes.store(charged, Relaxed);
+    let charged = LIMIT - engine.group().charge_bytes();
+    decide(engine).set_device_bytes(charged);
     assert!(engine.is_at_limit());
     queue(&mut handler, start - 300 * PAGE);
     touch(&mut handler, start, Access::Write);
@@ -249,8 +248,8 @@ fn a_write_that_needs_no_memory_does_not_wait_at_the_limit() {
         matches!(block.word(PageInBlock::FIRST).state(), PageState::Clean(..))
     };
     assert!(is_clean());
-    let charged = LIMIT - engine.segment().charge_bytes();
-    engine.segment().header.device_bytes.store(charged, Relaxed);
+    let charged = LIMIT - engine.group().charge_bytes();
+    decide(engine).set_device_bytes(charged);
     handler.queue_fault(fault(written, Access::WriteProtected, 2));
     touch(&mut handler, start, Access::Write);
     assert_eq!(present(engine, start), pages(0..512));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::BerthIndex;
-use crate::test_memory;
+use crate::test_memory::{self, decide};
 use crate::units::{BLOCK, BlockAddr, PIECE, PieceAddr};
 use std::vec::Vec;
 
@@ -117,7 +117,7 @@ fn where_there_is_no_run_a_folio_is_split_step_by_step_and_each_size_counts() {
 fn a_size_that_is_not_allowed_is_not_asked_for() {
     let engine = test_memory::engine_with_slots(6 * 512);
     let allowed = folioswap_group::folio_orders::FolioOrders { always: 1 << 8 | 1 << 6 | 1 << 2, madvise: 0 };
-    engine.segment().set_folio_orders(allowed);
+    decide(engine).set_folio_orders(allowed);
     fragment(engine, 2);
     let mut parts = parts(0, &[u16::MAX; 16]);
     let mut done = [Isolation::default(); ROW_PIECES];

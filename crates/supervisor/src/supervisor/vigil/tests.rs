@@ -1,18 +1,18 @@
 use super::*;
-use crate::ipc::mapped::SegmentFile;
-use folioswap_group::{counters::Counter, segment::Scope};
+use crate::ipc::group_memory::GroupMemory;
+use folioswap_group::{counters::Counter, decisions::Scope};
 
 /// The thread goes to sleep whenever no fault comes, and is woken each time a thread faults again.
 #[test]
 fn it_watches_while_faults_come_and_sleeps_otherwise() {
-    let file = SegmentFile::create().unwrap();
-    let segment = &file.mapped;
-    segment.initialise(1, 1 << 30, Scope::Total, []);
-    let member = segment.assign(1).unwrap();
+    let memory = GroupMemory::create().unwrap();
+    let segment = memory.group().segment;
+    memory.writer().initialise(1, 1 << 30, Scope::Total, []);
+    let member = memory.writer().assign(segment, 1).unwrap();
     let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| sched_getaffinity(None).unwrap().is_set(cpu)).unwrap() as u32;
-    let theirs = file.map_again().unwrap();
+    let theirs = memory.map_again().unwrap();
     let everywhere = sched_getaffinity(None).unwrap();
-    thread::spawn(move || run(&theirs, &everywhere));
+    thread::spawn(move || run(theirs.group(), &everywhere));
     let sleeps = &segment.header.vigil_sleeps;
     let asleep = || {
         while sleeps.load(Acquire) == 0 {
@@ -51,13 +51,13 @@ fn where_somebody_faults_is_one_word() {
 /// Members write the word, and a hostile one writes anything.
 #[test]
 fn a_cpu_or_a_member_that_cannot_be_is_passed_over() {
-    let file = SegmentFile::create().unwrap();
-    let segment = &file.mapped;
-    segment.initialise(1, 1 << 30, Scope::Total, []);
+    let memory = GroupMemory::create().unwrap();
+    let group = memory.group();
+    memory.writer().initialise(1, 1 << 30, Scope::Total, []);
     let everywhere = sched_getaffinity(None).unwrap();
     for (member, cpu) in [(0, CpuSet::MAX_CPU as u32), (0, u32::MAX), (u32::MAX, 0)] {
         let faulting = Faulting { member, cpu };
-        segment.header.faulting.store(faulting.pack(), Relaxed);
-        assert_eq!(watch(segment, &everywhere), Ended::Quiet);
+        group.segment.header.faulting.store(faulting.pack(), Relaxed);
+        assert_eq!(watch(group, &everywhere), Ended::Quiet);
     }
 }

@@ -1,0 +1,211 @@
+//! The decisions of a group: the words that its supervisor alone writes and every member reads.
+//!
+//! They lie in a memory of their own beside the segment, because a member that could write them
+//! could lift the limit of the whole group. The supervisor of `folioswap run` makes the memory as a
+//! memfd of [`Decisions::BYTES`] (sparse), maps it for writing and then seals it: from there on the
+//! kernel refuses every further writable mapping, every write and every change of the length, to
+//! the supervisor as well. Members get the sealed descriptor in their welcome and map it for
+//! reading (`docs/decisions/0039-decisions-are-read-only.md`).
+//!
+//! A store to a mapping for reading ends the process by SIGSEGV. [`Decisions`] therefore has no
+//! method that stores: those are [`DecisionsWriter`]'s, which only the maker of the memory has.
+//!
+//! All-zero is the valid empty state of everything except what
+//! [`DecisionsWriter::initialise`] fills in.
+
+mod writer;
+
+pub use writer::DecisionsWriter;
+
+use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
+use crate::folio_orders::FolioOrders;
+use crate::nested::{GROUPS_MAX, NestedGroup};
+use crate::seat::Seat;
+use crate::segment::MEMBERS_MAX;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+
+/// "folioswp" in ASCII.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
+/// Layout version of decisions and segment; a member refuses those of another version.
+pub const VERSION: u32 = 12;
+/// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
+/// TiB.
+pub const CLUSTERS_MAX: usize = 1 << 19;
+
+/// Largest `vm.page-cluster` that makes a difference: 32 pages. The kernel clamps to the same value
+/// (SWAP_RA_ORDER_CEILING).
+pub const PAGE_CLUSTER_MAX: u32 = 5;
+/// Default of the kernel's `vm.page-cluster`: 8 pages.
+pub const PAGE_CLUSTER_DEFAULT: u32 = 3;
+
+/// The memory that the limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Scope {
+    /// Resident memory, compressed store and metadata, as a container's limit counts.
+    Total = 0,
+    /// The program's own resident memory only, for comparisons with kernel zram, whose store is
+    /// charged to no group.
+    Resident = 1,
+}
+
+impl Scope {
+    /// The name on the command line and in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Total => "total",
+            Scope::Resident => "resident",
+        }
+    }
+}
+
+/// The state of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum GroupState {
+    /// Members run.
+    Running = 0,
+    /// The supervisor is ending the group; members evict nothing more.
+    Ending = 1,
+}
+
+/// What the supervisor has decided, and what it has counted by itself. Written by the owner of the
+/// group alone: the supervisor, or the embedder.
+#[repr(C, align(64))]
+pub struct Decisions {
+    /// [`MAGIC`].
+    magic: AtomicU64,
+    /// [`VERSION`].
+    version: AtomicU32,
+    supervisor_pid: AtomicU32,
+    limit_bytes: AtomicU64,
+    /// [`Scope`] as a number.
+    scope: AtomicU32,
+    /// [`GroupState`] as a number.
+    state: AtomicU32,
+    unmanaged_bytes: AtomicU64,
+    device_bytes: AtomicU64,
+    census_walks: AtomicU32,
+    /// Only seats in `0..seats_high` may be taken; those above never were.
+    seats_high: AtomicU32,
+    validate: AtomicU32,
+    /// [`FolioOrders::always`].
+    orders_always: AtomicU32,
+    /// [`FolioOrders::madvise`].
+    orders_madvise: AtomicU32,
+    page_cluster: AtomicU32,
+    devices_changed: AtomicU32,
+    /// The group's devices, by number.
+    pub devices: [DeviceEntry; DEVICES_MAX],
+    /// The nested groups, by number; entry 0 is unused. All-zero outside of an embedder. Used by
+    /// the methods of [`nested`](crate::nested).
+    pub(crate) groups: [NestedGroup; GROUPS_MAX],
+    /// The seats, by member id.
+    pub seats: [Seat; MEMBERS_MAX],
+    /// Owners of each cluster of the shared devices.
+    cluster_owners: [AtomicU32; CLUSTERS_MAX],
+}
+
+/// The memory has a layout that this build does not understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignLayout;
+
+impl Decisions {
+    /// Size of the memfd. Sparse: idle decisions occupy a few pages.
+    pub const BYTES: usize = size_of::<Decisions>();
+
+    /// Checks magic and version, which hold for the segment as well. For a member, after mapping.
+    ///
+    /// # Errors
+    /// [`ForeignLayout`] when another version made the memory.
+    pub fn check(&self) -> Result<(), ForeignLayout> {
+        let known = self.magic.load(Acquire) == MAGIC && self.version.load(Relaxed) == VERSION;
+        if known { Ok(()) } else { Err(ForeignLayout) }
+    }
+
+    /// The supervisor's process id.
+    pub fn supervisor_pid(&self) -> u32 {
+        self.supervisor_pid.load(Relaxed)
+    }
+
+    /// The limit of the whole group, in bytes. Those of nested groups:
+    /// [`limit_of`](Decisions::limit_of).
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Relaxed)
+    }
+
+    /// The memory that the limit counts.
+    pub fn scope(&self) -> Scope {
+        if self.scope.load(Relaxed) == Scope::Resident as u32 { Scope::Resident } else { Scope::Total }
+    }
+
+    /// Whether the group runs, or is being ended.
+    pub fn state(&self) -> GroupState {
+        let is_running = self.state.load(Relaxed) == GroupState::Running as u32;
+        if is_running { GroupState::Running } else { GroupState::Ending }
+    }
+
+    /// Anonymous and shared-memory bytes that no member counts: descendants without an agent, and
+    /// the supervisor itself. In an embedder: bytes that are set aside.
+    pub fn unmanaged_bytes(&self) -> u64 {
+        self.unmanaged_bytes.load(Relaxed)
+    }
+
+    /// Bytes of memory that shared devices hold (`ram`).
+    pub fn device_bytes(&self) -> u64 {
+        self.device_bytes.load(Relaxed)
+    }
+
+    /// Number of times that the supervisor has measured the memory that no member counts.
+    pub fn census_walks(&self) -> u32 {
+        self.census_walks.load(Relaxed)
+    }
+
+    /// Whether members check every invariant from time to time (for tests).
+    pub fn wants_validation(&self) -> bool {
+        self.validate.load(Relaxed) != 0
+    }
+
+    /// The folio sizes that members may make. No bit is set above the largest order. Cost: two
+    /// loads.
+    pub fn folio_orders(&self) -> FolioOrders {
+        let Decisions { orders_always, orders_madvise, .. } = self;
+        FolioOrders { always: orders_always.load(Relaxed), madvise: orders_madvise.load(Relaxed) }.known()
+    }
+
+    /// The readahead from slow devices, as a power of two of pages, 0 to [`PAGE_CLUSTER_MAX`]: at
+    /// most so many pages around a fault are read; 0: the page alone.
+    pub fn page_cluster(&self) -> u32 {
+        self.page_cluster.load(Relaxed).min(PAGE_CLUSTER_MAX)
+    }
+
+    /// A number that changes whenever a device is added, or its [`usage`](DeviceEntry::usage)
+    /// changes.
+    pub fn devices_changed(&self) -> u32 {
+        self.devices_changed.load(Acquire)
+    }
+
+    /// The existing devices, by number.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceDescription, &DeviceEntry)> {
+        self.devices.iter().map_while(|entry| Some((entry.description()?, entry)))
+    }
+
+    /// The seats that may be taken, by member id.
+    pub fn seats_in_use(&self) -> &[Seat] {
+        let high = self.seats_high.load(Acquire) as usize;
+        &self.seats[..high.min(MEMBERS_MAX)]
+    }
+
+    /// The seat of a member; `None` for a number that no seat has.
+    pub fn seat(&self, id: u32) -> Option<&Seat> {
+        self.seats.get(id as usize)
+    }
+
+    /// The number of owners of a cluster; 0 for a number that no cluster can have.
+    pub fn owners_of(&self, cluster: u32) -> u32 {
+        self.cluster_owners.get(cluster as usize).map_or(0, |owners| owners.load(Relaxed))
+    }
+}
