@@ -487,8 +487,11 @@ fn secret() {
         take(&theirs);
         // The first two are the segment and the decisions.
         let device = answer(&hello(0)).descriptors.remove(2);
-        // The device is open for direct I/O, which wants aligned memory.
-        let bytes = pages(1 << 20);
+        // The device is open for direct I/O, which wants aligned memory. It is locked: a pager that
+        // brings a page of it back would read the same file, whose lock this read holds.
+        let bytes = pages(32 << 10);
+        // SAFETY: the mapping is ours, and locking changes no bytes.
+        unsafe { rustix::mm::mlock(bytes.as_mut_ptr().cast(), bytes.len()) }.expect("locked");
         let (mut found, mut at) = (0, 0);
         while let Ok(got @ 1..) = rustix::io::pread(&device, &mut bytes[..], at) {
             found += bytes[..got].chunks(4096).filter(|page| page.starts_with(SECRET)).count();
