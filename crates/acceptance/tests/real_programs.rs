@@ -199,7 +199,7 @@ wait $server
 rm -f dump.rdb
 "#,
     );
-    let job = Job::new(["sh", &script, env!("CARGO_BIN_EXE_acc-redis")]).timeout(Duration::from_secs(400));
+    let job = Job::new(["sh", &script, env!("CARGO_BIN_EXE_acc-redis")]).timeout(Duration::from_secs(900));
     judge("redis", &job, 180);
 }
 

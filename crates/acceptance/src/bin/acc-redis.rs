@@ -121,7 +121,7 @@ fn run(arguments: &[String]) -> io::Result<()> {
             std::thread::sleep(Duration::from_millis(1100));
             client.ask(&[b"BGSAVE"])?;
             while client.ask(&[b"LASTSAVE"])? == last {
-                if start.elapsed() > Duration::from_secs(120) {
+                if start.elapsed() > Duration::from_secs(600) {
                     return Err(io::Error::other("BGSAVE does not end"));
                 }
                 std::thread::sleep(Duration::from_millis(50));
