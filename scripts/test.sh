@@ -186,7 +186,8 @@ checks() {
 unit() {
     local names=()
     mapfile -t names < <(tests_of_crates)
-    # The short form of the models of slots (loom and shuttle) is among these tests.
+    # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
+    export FOLIOSWAP_FUZZ_SECONDS=${FOLIOSWAP_FUZZ_SECONDS:-60}
     tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
     tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
     without_system

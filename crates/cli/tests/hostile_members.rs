@@ -29,8 +29,8 @@ use std::{
 use supervisor_support::{
     Run,
     members::{
-        Member, answer, connect, end, exit_status, fork, hello, pair, pass, play, play_with, says, succeeds,
-        take, userfault,
+        Member, answer, ask, assert_answers, assert_closed, connect, end, exit_status, fork, hello, is_root,
+        lines, nobody, note, pair, pass, play, play_with, says, stirs, succeeds, take, userfault,
     },
     state, wait_until,
 };
@@ -64,36 +64,8 @@ fn fake_member() {
     }
 }
 
-/// The number of lines with these words.
-fn lines(text: &str, words: &str) -> usize {
-    text.lines().filter(|line| line.contains(words)).count()
-}
-
-/// Whether the supervisor closes this connection, or has something to say on it, within this time.
-fn stirs(socket: &OwnedFd, milliseconds: i64) -> bool {
-    let wait = Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
-    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)).expect("poll") > 0
-}
-
-fn assert_closed(socket: &OwnedFd) {
-    assert!(stirs(socket, 3000), "the connection is closed");
-    assert!(matches!(wire::receive(socket), Ok(None) | Err(_)), "and nothing is said");
-}
-
 fn closed(sockets: &[OwnedFd]) -> usize {
     sockets.iter().filter(|socket| stirs(socket, 0)).count()
-}
-
-/// Asks as `folioswap swapon --show` does; the connection stays open.
-fn ask() -> OwnedFd {
-    says(&Message::new(Kind::Query, [0; 3]))
-}
-
-/// The supervisor is alive and listens.
-fn assert_answers() {
-    let socket = ask();
-    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(3))).expect("set");
-    assert_eq!(answer(&socket).message.kind(), Some(Kind::Answer));
 }
 
 /// A member hands over a pipe with messages of a userfaultfd, each of this event and with one of
@@ -183,9 +155,7 @@ fn another_users() {
         unsafe { memory.cast::<u8>().read_volatile() };
     });
     let uffd = take(&mine).expect("the userfaultfd");
-    let nobody = fork(|| {
-        // SAFETY: this child, which has one thread, gives its rights up.
-        assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
+    let nobody = nobody(|| {
         let member = Member::join();
         member.say(&Message::new(Kind::RawForked, [0; 3]), &[&uffd]);
         assert!(!member.want(1).is_empty());
@@ -200,8 +170,7 @@ fn another_users() {
 
 #[test]
 fn nobody_has_a_process_of_root_ended() {
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skipping::note("only root can become another user");
     }
     let (_, status, text) = play("another_users", &[]);
@@ -353,10 +322,6 @@ fn who_talks_without_a_pause_keeps_nobody_waiting() {
     succeeds("talker", &[]);
 }
 
-fn note(note: Note, first: u64, second: u64) -> Message {
-    Message::new(Kind::Note, [note as u64, first, second])
-}
-
 fn outside_notes() {
     let member = Member::join();
     assert_eq!(member.want(1), [0]);
@@ -481,9 +446,7 @@ fn pages(bytes: usize) -> &'static mut [u8] {
 /// now, reads the device as any member can, and prints how many pages of its parent it finds.
 fn secret() {
     let (mine, theirs) = pair();
-    let reader = fork(|| {
-        // SAFETY: this child, which has one thread, gives its rights up.
-        assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
+    let reader = nobody(|| {
         take(&theirs);
         // The first two are the segment and the decisions.
         let device = answer(&hello(0)).descriptors.remove(2);
@@ -515,8 +478,7 @@ fn secret() {
 
 #[test]
 fn a_member_reads_nothing_that_another_wrote() {
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return skipping::note("only root can become another user");
     }
     let found = |encrypt: &str| {

@@ -326,6 +326,7 @@ fn a_member_without_its_pager_is_ended_at_its_first_fault() {
 fn out_of_memory(why: OutOfMemory, has: u64, needs: u64) {
     let member = Member::join();
     fork(|| std::thread::sleep(Duration::from_secs(60)));
+    let _memory = if why == OutOfMemory::PagerFailed { Vec::new() } else { member.fill(128 << 20) };
     member.say(&Message::new(Kind::OutOfMemory, [why as u64, has, needs]), &[]);
     std::thread::sleep(Duration::from_secs(60));
 }

@@ -16,7 +16,7 @@
 //! | member | `Forked` | [`ForkToken`] | userfaultfd of the child, whose `Hello` has the token |
 //! | member | `RawForked` | | userfaultfd of a child that its parent serves |
 //! | member | `WantClusters` | how many, device bits of the acceptable devices | |
-//! | supervisor | `Clusters` | how many (0: those devices are full), then their numbers | |
+//! | supervisor | `Clusters` | how many (0: none can be had now), then their numbers | |
 //! | member | `DropClusters` | how many, then their numbers | |
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
@@ -43,6 +43,11 @@
 //! 2 s; 16 userfaultfds of a connection's own; [`RAW_CHILDREN_MAX`] of children that it serves; and
 //! 64 children that have not said hello. `Note` is for members; a descendant that is none may say
 //! only [`Note::NoUserfault`] and [`Note::Ends`].
+//!
+//! **What is believed.** `OutOfMemory` ends the group only if the supervisor finds by itself that
+//! the memory is used up; a failed pager costs its own process. `Clusters` has fewer than were
+//! wanted, or none, when the devices are full, or when the process holds more than its address
+//! space could need.
 //!
 //! Requests are answered in order; a member has at most one unanswered request. The sender of a
 //! swapoff keeps the connection until the swapoff has ended; if the connection ends before, the

@@ -5,16 +5,24 @@ use super::{Run, kill, processes_of};
 use folioswap_group::{
     decisions::Decisions,
     group::Group,
-    protocol::{GROUP_VARIABLE, Kind, Message, welcome},
+    protocol::{GROUP_VARIABLE, Kind, Message, Note, welcome},
     segment::Segment,
 };
 use folioswap_supervisor::ipc::wire::{self, Received};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     mm::{MapFlags, ProtFlags, mmap},
-    net::{AddressFamily, SocketFlags, SocketType, socketpair},
+    net::{
+        AddressFamily, SocketFlags, SocketType, socketpair,
+        sockopt::{Timeout, set_socket_timeout},
+    },
 };
-use std::{process::Command, sync::mpsc, time::Duration};
+use std::{
+    process::Command,
+    sync::{atomic::Ordering::Relaxed, mpsc},
+    time::Duration,
+};
 
 /// The longest time that a role may take.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -86,10 +94,22 @@ impl Member {
     }
 
     pub fn want(&self, count: u64) -> Vec<u32> {
-        self.say(&Message::new(Kind::WantClusters, [count, BUILT_IN_FILE, 0]), &[]);
+        self.want_of(count, BUILT_IN_FILE)
+    }
+
+    /// Asks for clusters of these devices, one bit each.
+    pub fn want_of(&self, count: u64, devices: u64) -> Vec<u32> {
+        self.say(&Message::new(Kind::WantClusters, [count, devices, 0]), &[]);
         let got = answer(&self.socket).message;
         assert_eq!((got.kind(), got.words[0] as usize), (Some(Kind::Clusters), got.clusters().len()));
         got.clusters().to_vec()
+    }
+
+    /// Takes this much memory, and publishes it as an agent does.
+    pub fn fill(&self, bytes: usize) -> Vec<u8> {
+        let memory = vec![1; bytes];
+        self.group.segment.members[self.id as usize].charge_bytes.store(bytes as u64, Relaxed);
+        memory
     }
 
     pub fn owners(&self, cluster: u32) -> u32 {
@@ -108,6 +128,24 @@ pub fn fork(child: impl FnOnce()) -> i32 {
             unsafe { libc::_exit(i32::from(result.is_err())) }
         }
         pid => pid,
+    }
+}
+
+/// Forks; the child has given its rights up, if it had any, and belongs to nobody.
+pub fn nobody(child: impl FnOnce()) -> i32 {
+    fork(|| {
+        become_nobody();
+        child();
+    })
+}
+
+/// Gives the rights of root up, and does nothing for another user.
+pub fn become_nobody() {
+    // SAFETY: changes the rights of this process alone.
+    unsafe {
+        if libc::geteuid() == 0 {
+            assert_eq!((libc::setgid(65534), libc::setuid(65534)), (0, 0));
+        }
     }
 }
 
@@ -137,8 +175,9 @@ pub fn userfault(memory: Option<u64>) -> OwnedFd {
     // SAFETY: a new userfaultfd, its API handshake, and the registration of a mapping of the
     // caller's.
     unsafe {
-        let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
-        assert!(number >= 0, "userfaultfd");
+        // Without rights there is one for faults in user mode alone.
+        let new = |mode: i32| libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | mode) as i32;
+        let number = [0, 1].into_iter().map(new).find(|number| *number >= 0).expect("userfaultfd");
         let fd = OwnedFd::from_raw_fd(number);
         let mut api = [0xAA_u64, 1 << 8, 0];
         assert_eq!(libc::ioctl(number, 0xC018_AA3F, api.as_mut_ptr()), 0, "UFFDIO_API");
@@ -169,6 +208,43 @@ pub fn hello(token: u64) -> OwnedFd {
 pub fn end(pid: i32) {
     kill(pid, libc::SIGKILL);
     exit_status(pid);
+}
+
+/// The number of lines with these words.
+pub fn lines(text: &str, words: &str) -> usize {
+    text.lines().filter(|line| line.contains(words)).count()
+}
+
+/// Whether the supervisor closes this connection, or has something to say on it, within this time.
+pub fn stirs(socket: &OwnedFd, milliseconds: i64) -> bool {
+    let wait = Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)).expect("poll") > 0
+}
+
+pub fn assert_closed(socket: &OwnedFd) {
+    assert!(stirs(socket, 3000), "the connection is closed");
+    assert!(matches!(wire::receive(socket), Ok(None) | Err(_)), "and nothing is said");
+}
+
+/// Asks as `folioswap swapon --show` does; the connection stays open.
+pub fn ask() -> OwnedFd {
+    says(&Message::new(Kind::Query, [0; 3]))
+}
+
+/// The supervisor is alive and listens.
+pub fn assert_answers() {
+    let socket = ask();
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(3))).expect("set");
+    assert_eq!(answer(&socket).message.kind(), Some(Kind::Answer));
+}
+
+pub fn note(note: Note, first: u64, second: u64) -> Message {
+    Message::new(Kind::Note, [note as u64, first, second])
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// Plays a role as CMD; returns the run, its status and its messages. A run that does not end is

@@ -1,8 +1,9 @@
 //! Reports of members about themselves: notes, lost pages, broken invariants, and the reasons for
 //! the end of a process or of the group. Each is one number, or packs into one word, of a message.
 
-/// The reason why a member cannot keep the limit. The supervisor ends the group with one message
-/// and status 137.
+/// The reason why a member cannot keep the limit, or cannot go on. The supervisor ends the group,
+/// with one message and status 137, when it sees too that the memory is used up; a failed pager
+/// costs its process, and the group where that process is CMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum OutOfMemory {
@@ -13,6 +14,16 @@ pub enum OutOfMemory {
     /// The pager cannot go on, because a system call that must not fail has failed (the value is
     /// the errno).
     PagerFailed = 3,
+}
+
+impl OutOfMemory {
+    pub(super) const ALL: [OutOfMemory; 3] =
+        [OutOfMemory::SwapFull, OutOfMemory::Unmanaged, OutOfMemory::PagerFailed];
+
+    /// The reason with this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u64 == number)
+    }
 }
 
 /// An observation that is counted and reported at the end; not an error.

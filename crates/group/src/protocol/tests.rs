@@ -18,10 +18,13 @@ fn how_a_swapoff_ended_fits_a_message() {
 }
 
 #[test]
-fn numbers_name_notes_and_endings() {
+fn numbers_name_notes_endings_and_reasons() {
     Note::ALL.into_iter().for_each(|note| assert_eq!(Note::from_number(note as u64), Some(note)));
     Ending::ALL.into_iter().for_each(|end| assert_eq!(Ending::from_number(end as u64), Some(end)));
+    let reasons = OutOfMemory::ALL.into_iter();
+    reasons.for_each(|reason| assert_eq!(OutOfMemory::from_number(reason as u64), Some(reason)));
     assert_eq!((Note::from_number(0), Ending::from_number(u64::MAX)), (None, None));
+    assert_eq!(OutOfMemory::from_number(4), None);
 }
 
 #[test]

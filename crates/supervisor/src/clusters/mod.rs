@@ -56,6 +56,15 @@ pub enum SlotError {
     Known,
 }
 
+/// The clusters that an owner may get.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// The devices that the owner accepts, one bit each.
+    pub devices: u64,
+    /// The most clusters of each device, by device number.
+    pub most: [u32; DEVICES_MAX],
+}
+
 /// The shared devices and the owners of their clusters.
 pub struct Clusters {
     /// The clusters of each device, by device number; `None` for a device without clusters.
@@ -142,27 +151,51 @@ impl Clusters {
         self.publish(writer);
     }
 
+    /// The number of clusters of each device that these owners hold and nobody else does. Cost: a
+    /// look at each cluster of theirs, and a word for each cluster ever used.
+    pub fn held_alone<'a>(&self, owners: impl Iterator<Item = &'a Bits>) -> [u32; DEVICES_MAX] {
+        let mut held = [0; DEVICES_MAX];
+        let mut counted = vec![0_u32; self.owners.len()];
+        for cluster in owners.flat_map(Bits::iter) {
+            let count = &mut counted[cluster as usize];
+            *count += 1;
+            // The last of the owners that are counted here is the last of all.
+            if *count == self.owners[cluster as usize]
+                && let Some((device, _)) = self.area_of(cluster)
+            {
+                held[device] += 1;
+            }
+        }
+        held
+    }
+
+    /// The memory that the devices take, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.areas.iter().flatten().map(Area::memory_bytes).sum()
+    }
+
     /// Whether this owner holds a cluster of that device.
     pub fn has_some_of(&self, owner: &Bits, device: usize) -> bool {
         let area = self.areas.get(device).and_then(Option::as_ref);
         area.is_some_and(|area| owner.iter().any(|cluster| area.holds(cluster)))
     }
 
-    /// Gives up to `count` clusters of the `wanted` devices (one bit each): devices by priority,
-    /// equals in turn, of each device the lowest free cluster first. Fewer than `count` mean that
-    /// all wanted devices or their disks are full.
+    /// Gives up to `count` clusters of the wanted devices: devices by priority, equals in turn, of
+    /// each device the lowest free cluster first. Fewer than `count` mean that all wanted devices
+    /// or their disks are full, or that the owner may get no more of them.
     pub fn grant(
         &mut self,
         writer: DecisionsWriter<'_>,
         owner: &mut Bits,
-        wanted: u64,
+        wanted: Wanted,
         count: usize,
     ) -> Vec<u32> {
-        let (mut granted, mut wanted) = (Vec::new(), wanted);
+        let Wanted { devices: mut wanted, mut most } = wanted;
+        let mut granted = Vec::new();
         while granted.len() < count {
             let Some(device) = self.requeue_next(wanted) else { break };
             let entry = writer.device(device);
-            if !entry.entry().takes_pages() {
+            if most[device] == 0 || !entry.entry().takes_pages() {
                 wanted &= !(1 << device);
                 continue;
             }
@@ -186,6 +219,7 @@ impl Clusters {
             }
             self.set_owners(writer, number, 1);
             owner.insert(number);
+            most[device] -= 1;
             granted.push(number);
         }
         self.publish(writer);
@@ -340,8 +374,7 @@ impl Clusters {
         for (device, used) in self.used().into_iter().enumerate() {
             writer.device(device).set_clusters_used(used);
         }
-        let memory = self.areas.iter().flatten().map(Area::memory_bytes).sum();
-        writer.set_device_bytes(memory);
+        writer.set_device_bytes(self.memory_bytes());
     }
 }
 

@@ -8,9 +8,13 @@ use folioswap_group::{
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use std::path::Path;
 
-/// The bit of device 0, and of device 1.
-const FIRST: u64 = 1;
-const SECOND: u64 = 2;
+/// Any number of clusters of device 0, and of device 1.
+const FIRST: Wanted = all_of(1);
+const SECOND: Wanted = all_of(2);
+
+const fn all_of(devices: u64) -> Wanted {
+    Wanted { devices, most: [u32::MAX; DEVICES_MAX] }
+}
 
 fn description(kind: DeviceKind, first_cluster: u32, clusters: u32) -> DeviceDescription {
     DeviceDescription {
@@ -75,7 +79,8 @@ fn equals_take_turns_and_priorities_do_not() {
         at(14, 9, 7),
     ]);
     let mut owner = Bits::default();
-    let mut grant = |owner: &mut Bits, wanted, count| clusters.grant(memory.writer(), owner, wanted, count);
+    let mut grant =
+        |owner: &mut Bits, wanted, count| clusters.grant(memory.writer(), owner, all_of(wanted), count);
     assert_eq!(grant(&mut owner, 0b101, 3), [0, 4, 1]);
     let mut other = Bits::default();
     assert_eq!(grant(&mut other, 0b101, 1), [5], "the turn is the group's");
@@ -84,6 +89,33 @@ fn equals_take_turns_and_priorities_do_not() {
     let held = u64::from(3 + 5 + 2_u32) * CLUSTER_BYTES;
     assert_eq!(memory.group().decisions.device_bytes(), held);
     assert_eq!(clusters.validate([&owner, &other].into_iter()), Ok(()));
+}
+
+#[test]
+fn an_owner_gets_no_more_of_a_device_than_it_may() {
+    let (memory, mut clusters) = device(9);
+    let mut owner = Bits::default();
+    let most = |count| Wanted { most: [count; DEVICES_MAX], ..FIRST };
+    assert_eq!(clusters.grant(memory.writer(), &mut owner, most(2), 5), [0, 1]);
+    assert!(clusters.grant(memory.writer(), &mut owner, most(0), 5).is_empty());
+    assert!(!memory.group().decisions.devices[0].is_full(), "others may have more");
+    assert_eq!(clusters.grant(memory.writer(), &mut Bits::default(), most(1), 5), [2]);
+}
+
+#[test]
+fn a_cluster_that_somebody_else_holds_is_not_held_alone() {
+    let (memory, mut clusters) = device(9);
+    let (mut parent, mut other) = (Bits::default(), Bits::default());
+    clusters.grant(memory.writer(), &mut parent, FIRST, 3);
+    clusters.grant(memory.writer(), &mut other, FIRST, 1);
+    let held = |clusters: &Clusters, owners: &[&Bits]| clusters.held_alone(owners.iter().copied())[0];
+    assert_eq!(held(&clusters, &[&parent]), 3);
+    let child = clusters.share(memory.writer(), &parent);
+    assert_eq!(held(&clusters, &[&parent]), 0);
+    assert_eq!(held(&clusters, &[&parent, &child]), 3, "each is counted once");
+    assert_eq!(held(&clusters, &[&parent, &child, &other]), 4);
+    clusters.drop_some(memory.writer(), &mut parent, &[0]);
+    assert_eq!((held(&clusters, &[&parent]), held(&clusters, &[&child])), (0, 1));
 }
 
 #[test]

@@ -26,6 +26,13 @@ pub struct MemberLink {
     owner: LinkOwner,
 }
 
+impl MemberLink {
+    /// Whether this is a link to the device of that number.
+    pub fn is_to(&self, number: usize) -> bool {
+        self.number == number
+    }
+}
+
 /// Why a device cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
@@ -102,8 +109,8 @@ impl Networks {
         Some((socket, MemberLink { number, owner }))
     }
 
-    /// Forgets the links of a member that has ended. Must be called before its clusters are given
-    /// to others.
+    /// Forgets the links of a member that has ended, or that it has lost. Must be called before its
+    /// clusters are given to others.
     pub fn forget(&self, links: &[MemberLink]) {
         for link in links {
             if let Some(network) = self.0.iter().find(|network| network.number == link.number) {

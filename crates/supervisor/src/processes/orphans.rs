@@ -38,7 +38,7 @@ pub struct Sender {
 
 impl Sender {
     /// Whether kill(2) would allow this sender to end a process whose real user is `user`.
-    fn may_end(self, user: u32) -> bool {
+    pub fn may_end(self, user: u32) -> bool {
         self.user.is_root() || self.user.as_raw() == user
     }
 }

@@ -71,22 +71,59 @@ pub fn printable(name: &str) -> String {
 /// count in proportion. `None` when the process is gone or may not be looked at. The cost is a walk
 /// of all its page tables by the kernel.
 pub fn proportional_anonymous(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+    bytes_in(&text_of(pid, "smaps_rollup")?, "Pss_Anon:")
+}
+
+/// The memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The most address space that it ever had, in bytes, since its exec or the fork that made it.
+    pub peak: u64,
+    /// Resident anonymous memory, in bytes.
+    pub anonymous: u64,
+    /// Resident shared memory, in bytes.
+    pub shared: u64,
+}
+
+/// Reads the memory of a process; `None` when it has none any more.
+///
+/// The first thread of a process may end before the others, and has no memory from then on. Any
+/// thread that goes on has all of it.
+pub fn memory(pid: u32) -> Option<Memory> {
+    if let Some(memory) = parse_memory(&text_of(pid, "status")?) {
+        return Some(memory);
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut texts = threads.filter_map(|thread| fs::read(thread.path().join("status")).ok());
+    texts.find_map(|text| parse_memory(&String::from_utf8_lossy(&text)))
+}
+
+fn parse_memory(text: &str) -> Option<Memory> {
+    Some(Memory {
+        peak: bytes_in(text, "VmPeak:")?,
+        anonymous: bytes_in(text, "RssAnon:")?,
+        shared: bytes_in(text, "RssShmem:")?,
+    })
+}
+
+/// The number behind this key, which the kernel gives in kB, in bytes.
+fn bytes_in(text: &str, key: &str) -> Option<u64> {
+    bytes_of(text.lines().find_map(|line| line.strip_prefix(key))?)
+}
+
+fn bytes_of(value: &str) -> Option<u64> {
     value.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 fn parse_status(text: &str) -> Option<Status> {
     let mut status = Status { state: '?', ..Status::default() };
-    let kilobytes =
-        |value: &str| value.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10;
     for line in text.lines() {
         let (key, value) = line.split_once(':')?;
         match key {
             "Name" => status.name = printable(value.trim()),
             "State" => status.state = value.trim().chars().next().unwrap_or('?'),
-            "RssAnon" => status.anonymous = kilobytes(value),
-            "RssShmem" => status.shared = kilobytes(value),
+            "RssAnon" => status.anonymous = bytes_of(value).unwrap_or(0),
+            "RssShmem" => status.shared = bytes_of(value).unwrap_or(0),
             _ => {}
         }
     }

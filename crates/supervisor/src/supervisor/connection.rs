@@ -47,10 +47,14 @@ pub struct Connection {
     pub kinship: Kinship,
     /// The role of the process.
     pub role: Role,
+    /// Whether its pager goes on.
+    pub pager: Pager,
     /// Since when it has been connected without a word; `None` once it has said something.
     pub silent_since: Option<Instant>,
     /// The clusters of shared devices that it owns.
     pub clusters: Bits,
+    /// The most address space that it had when it was last looked at, in bytes.
+    pub address_space: u64,
     /// Duplicates of its userfaultfds.
     pub userfaults: Vec<Userfault>,
     /// The ring in which its allocations and frees arrive, with `--trace`.
@@ -74,6 +78,15 @@ impl Connection {
     pub fn is_waiting(&self) -> bool {
         matches!(self.role, Role::Waiting { .. })
     }
+}
+
+/// Whether the pager of a member goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pager {
+    /// Nothing else was said.
+    GoesOn,
+    /// The member has said that it cannot go on, and its process was ended for it.
+    Failed,
 }
 
 /// How the process behind a connection is related to the supervisor.

@@ -1,48 +1,74 @@
 //! The end of a run: the report when CMD has ended, and the one message when the group must be
 //! ended.
 
-use super::Supervisor;
+use super::{Supervisor, connection::Pager, shortage::Complaint};
 use crate::{
     ipc::link::{Packet, Remains},
-    processes::proc,
+    processes::{orphans::Sender, proc},
     report::{Report, outcome::Outcome, totals::Levels},
     size,
 };
 use folioswap_group::{decisions::GroupState, protocol::OutOfMemory};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::Write;
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process, pidfd_send_signal},
+};
+use std::io::{self, Write};
+
+/// What the message says of the processes that end with the group.
+const ENDED: &str = "ended CMD and everything that it started";
 
 impl Supervisor {
-    /// Ends the group because the member `pid` cannot keep the limit, for the reason that its
-    /// message states.
-    pub(super) fn out_of_memory(&mut self, pid: u32, words: [u64; 3]) -> ! {
-        let name = proc::name(pid);
-        let limit = size::show(self.settings.limit);
-        let [reason, has, needed] = words;
-        let ended = "ended CMD and everything that it started";
-        let (outcome, message) = if reason == OutOfMemory::Unmanaged as u64 {
+    /// Ends the group because it is out of memory, as this member has reported and as we see too.
+    /// The member's figures count up to `most` bytes.
+    pub(super) fn out_of_memory(&mut self, complaint: Complaint, most: u64) -> ! {
+        let Complaint { pid, reason, has, needed } = complaint;
+        let (name, limit) = (proc::name(pid), size::show(self.settings.limit));
+        let (has, needed) = (has.min(most), needed.min(most));
+        let (outcome, message) = if reason == OutOfMemory::Unmanaged {
             let advice = size::suggest(needed.max(has));
             let message = format!(
-                "process {pid} ({name}) has {} that cannot be swapped out, more than the limit of {limit} leaves; {ended}. \
+                "process {pid} ({name}) has {} that cannot be swapped out, more than the limit of {limit} leaves; {ENDED}. \
                  Give at least --memory {advice}",
                 size::show(has)
             );
             (Outcome::UnmanagedAboveLimit, message)
-        } else if reason == OutOfMemory::PagerFailed as u64 {
-            let error = std::io::Error::from_raw_os_error(has as i32);
-            let message = format!(
-                "the pager of process {pid} ({name}) failed: {error}; {ended}, since its memory could not be trusted"
-            );
-            (Outcome::PagerFailed, message)
         } else {
             let message = format!(
-                "out of swap: process {pid} ({name}) needs more than {}; {ended}. {}",
+                "out of swap: process {pid} ({name}) needs more than {}; {ENDED}. {}",
                 self.settings.devices.full(&limit),
                 self.settings.devices.advice()
             );
             (Outcome::OutOfSwap, message)
         };
         self.end_group(outcome, &format!("folioswap: {message}\n"))
+    }
+
+    /// Ends the process of a member whose pager cannot go on: its memory cannot be trusted. A
+    /// member may say so of itself, so this costs nobody else. The run is over, though, if the
+    /// member is CMD, and might end every other process of the group as well.
+    pub(super) fn pager_failed(&mut self, index: usize, errno: i32) {
+        let connection = &mut self.connections[index];
+        if connection.pager == Pager::Failed {
+            return;
+        }
+        connection.pager = Pager::Failed;
+        let (pid, sender) = (connection.pid, connection.sender());
+        let error = io::Error::from_raw_os_error(errno);
+        let failed = format!("folioswap: the pager of process {pid} ({}) failed: {error}", proc::name(pid));
+        let why = "since its memory could not be trusted";
+        if pid == self.cmd && may_end_all(sender) {
+            self.end_group(Outcome::PagerFailed, &format!("{failed}; {ENDED}, {why}\n"));
+        }
+        // One that has ended by itself needs no signal. The connection stays until the process has
+        // ended, because until then it may write to its clusters.
+        match pidfd_send_signal(&self.connections[index].process, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => self.say(&format!("{failed}; the process was ended, {why}\n")),
+            Err(errno) => {
+                let errno = io::Error::from(errno);
+                self.say(&format!("{failed}, and we may not end it ({errno}); end it by hand\n"));
+            }
+        }
     }
 
     /// Ends the whole group: prints the message, ends every process, reports, and exits.
@@ -107,4 +133,10 @@ impl Supervisor {
         self.link.iter().for_each(|link| link.send(&Packet::Ended(outcome.status(), remains)));
         self.reported = true;
     }
+}
+
+/// Whether this sender might end every process of the group by itself.
+fn may_end_all(sender: Sender) -> bool {
+    let all = proc::descendants(std::process::id());
+    all.into_iter().filter_map(proc::identity).all(|identity| sender.may_end(identity.user))
 }

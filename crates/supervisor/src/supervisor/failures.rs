@@ -1,7 +1,7 @@
 //! Failures of devices: each is named and counted, and a device that fails too often leaves the
 //! rotation.
 
-use super::{Supervisor, members::After};
+use super::{Supervisor, connection::Pager, members::After};
 use crate::clusters::{Clusters, SlotError, is_full};
 use folioswap_group::{
     devices::{DeviceKind, ERRORS_MAX},
@@ -27,6 +27,11 @@ enum Absence {
     Replaced,
 }
 
+/// The error of this number; `None` for one that no error has, 0 for example: the device has ended.
+fn named(errno: i32) -> Option<Errno> {
+    (1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno))
+}
+
 impl Supervisor {
     /// Takes a note of a process on itself or on a device. One that is no member has neither pages
     /// nor clusters: only its reasons for not being one are believed.
@@ -45,6 +50,8 @@ impl Supervisor {
                     .map_or_else(|| first.to_string(), |invariant| format!("{invariant:?}"));
                 self.say(&format!("folioswap: process {pid}: invariant violated: {what} ({second:#x})\n"));
             }
+            // Whoever was ended has been named.
+            Some(Note::Ends) if self.connections[index].pager == Pager::Failed => {}
             Some(Note::Ends) => {
                 let why =
                     Ending::from_number(first).map_or_else(|| first.to_string(), |ending| ending.to_string());
@@ -102,7 +109,8 @@ impl Supervisor {
         }
         let (name, error) =
             (self.device_name(device).display().to_string(), io::Error::from_raw_os_error(errno));
-        if is_full(Errno::from_raw_os_error(errno)) {
+        let errno = named(errno);
+        if errno.is_some_and(is_full) {
             // The file has holes that its disk cannot fill: the device takes no more until a
             // cluster is free.
             let entry = self.settings.memory.writer().device(device);
@@ -112,7 +120,7 @@ impl Supervisor {
             }
             return;
         }
-        match self.absence(device, Errno::from_raw_os_error(errno)) {
+        match self.absence(device, errno) {
             // The connection itself reports when it is lost and when it is back.
             Some(Absence::NotAsked) => return,
             Some(Absence::Unanswered) => {
@@ -155,9 +163,7 @@ impl Supervisor {
             return;
         }
         let absence = match lost {
-            Lost::Unreadable { errno, .. } => {
-                self.absence(device, Errno::from_raw_os_error(i32::from(errno)))
-            }
+            Lost::Unreadable { errno, .. } => self.absence(device, named(errno.into())),
             _ => None,
         };
         match absence {
@@ -169,9 +175,9 @@ impl Supervisor {
     }
 
     /// The absence of a server that this error of a network device implies.
-    fn absence(&self, device: usize, errno: Errno) -> Option<Absence> {
+    fn absence(&self, device: usize, errno: Option<Errno>) -> Option<Absence> {
         let (description, _) = self.settings.memory.group().decisions.devices().nth(device)?;
-        match (description.kind, errno) {
+        match (description.kind, errno?) {
             (DeviceKind::Nbd, Errno::HOSTDOWN) => Some(Absence::NotAsked),
             (DeviceKind::Nbd, Errno::TIMEDOUT | Errno::CONNRESET) => Some(Absence::Unanswered),
             (DeviceKind::Nbd, Errno::NODEV) => Some(Absence::Replaced),

@@ -3,8 +3,7 @@
 use super::{
     Supervisor,
     bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
-    connection::{Connection, Kinship, PendingFork, Role},
-    swapoff::Shortage,
+    connection::{Connection, Kinship, Pager, PendingFork, Role},
 };
 use crate::{
     clusters::bits::Bits,
@@ -15,7 +14,7 @@ use crate::{
     },
     recording::Recording,
 };
-use folioswap_group::protocol::{CLUSTERS_PER_MESSAGE, ForkToken, Kind, Message, Refusal, welcome};
+use folioswap_group::protocol::{ForkToken, Kind, Message, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -60,8 +59,10 @@ impl Supervisor {
                 process,
                 kinship,
                 role: Role::New,
+                pager: Pager::GoesOn,
                 silent_since: Some(now),
                 clusters: Bits::default(),
+                address_space: 0,
                 userfaults: Vec::new(),
                 ring: None,
                 links: Vec::new(),
@@ -155,26 +156,12 @@ impl Supervisor {
                 self.announce_fork(index, ForkToken::of_message(message.words), descriptors)
             }
             (Kind::RawForked, Role::Member(_), _) => self.hold_raw_child(index, descriptors),
-            (Kind::WantClusters, Role::Member(_), _) => {
-                let count = (message.words[0] as usize).min(CLUSTERS_PER_MESSAGE);
-                let granted = self.clusters.grant(writer, &mut connection.clusters, message.words[1], count);
-                let reply =
-                    Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
-                let after = sent(wire::send(&connection.socket, &reply, &[]));
-                self.reserve_failed();
-                after
-            }
+            (Kind::WantClusters, Role::Member(_), _) => self.grant_clusters(index, message.words),
             (Kind::DropClusters, Role::Member(_), _) => {
                 self.clusters.drop_some(writer, &mut connection.clusters, message.clusters());
                 After::Keep
             }
-            (Kind::OutOfMemory, Role::Member(_), _) => {
-                let pid = connection.pid;
-                if self.shortage(message.words, now) == Shortage::Lasting {
-                    self.out_of_memory(pid, message.words)
-                }
-                After::Keep
-            }
+            (Kind::OutOfMemory, Role::Member(_), _) => self.cannot_go_on(index, message.words),
             _ => After::Close,
         }
     }

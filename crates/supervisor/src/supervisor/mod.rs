@@ -9,9 +9,12 @@ mod connection;
 mod ending;
 mod failures;
 mod forwards;
+mod grants;
 mod members;
+mod shortage;
 mod swapoff;
 mod swapon;
+mod unmanaged;
 mod userfaults;
 mod vigil;
 
@@ -31,9 +34,8 @@ use crate::{
         signals::{Arrived, Inherited, Signals},
         start::Start,
     },
-    recording::{self, MemberRing, Recording},
+    recording::{self, Recording},
     report::{outcome::Outcome, totals::Totals},
-    size,
 };
 use bounds::Offence;
 use connection::{Connection, PendingFork};
@@ -45,6 +47,7 @@ use rustix::{
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
+use shortage::Shortage;
 use std::{
     collections::HashSet,
     fs::File,
@@ -55,12 +58,11 @@ use swapon::Swapon;
 
 /// The time between two probes of memory that may be gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
-/// The time between two looks at the charge of the group, for its highest value.
+/// The time between two looks at the charge of the group: for its highest value, and for reports
+/// that memory is used up.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// The time for which clusters that became free are collected, to be punched together.
 const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Unmanaged memory above the limit ends the group when so many walks in a row found it.
-const EXCESS_WALKS: u32 = 2;
 
 /// The nice value of the supervisor while it empties the rings of a trace: that of the members'
 /// pager threads.
@@ -120,15 +122,16 @@ pub struct Supervisor {
     offences: HashSet<(u32, Offence)>,
     forwards: Forwards,
     census: Census,
+    /// The memory that no member counts, as the last walk found it, in bytes.
+    unmanaged: u64,
     unmanaged_peak: u64,
     excess_walks: u32,
+    shortage: Shortage,
     pages_lost: u64,
     totals: Totals,
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
-    /// When a leaving device was put into use again, because swap ran short.
-    given_back: Option<Instant>,
     next_drain: Instant,
     next_serial: u64,
     next_probe: Instant,
@@ -138,71 +141,25 @@ pub struct Supervisor {
 
 /// Starts CMD and supervises the group to its end. It runs in the process that the front forked,
 /// and ends that process.
-pub fn run(mut settings: Settings, start: Start, link: Link, inherited: &Inherited, front: u32) -> ! {
+pub fn run(settings: Settings, start: Start, link: Link, inherited: &Inherited, front: u32) -> ! {
     proc::become_subreaper();
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => refuse(&link, &format!("signalfd: {error}"), STATUS_REFUSED),
     };
-    let writer = settings.memory.writer();
-    writer.initialise(
-        std::process::id(),
-        settings.limit - settings.reserve,
-        settings.scope,
-        settings.devices.devices.iter().map(|device| device.description),
-    );
-    for (number, device) in settings.devices.devices.iter().enumerate() {
-        writer.device(number).take_orders(device.orders.bits());
-    }
-    writer.set_folio_orders(settings.folio_orders);
-    writer.set_page_cluster(settings.page_cluster);
-    if settings.validate {
-        writer.want_validation();
-    }
+    settings.publish();
     let started = match start.start(inherited, &signals) {
         Ok(started) => started,
         Err(error) => refuse(&link, &error.to_string(), error.status()),
     };
-    let recording = settings.recording.take();
-    let devices = settings.devices.devices.iter_mut();
-    let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
     let now = Instant::now();
-    let mut forwards = Forwards::default();
+    let mut supervisor = Supervisor::new(settings, signals, started.pid, now);
+    supervisor.link = Some(link);
+    supervisor.front = front;
+    supervisor.agent = start.agent;
     for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
-        forwards.arrived(signal, now);
+        supervisor.forwards.arrived(signal, now);
     }
-    let mut supervisor = Supervisor {
-        clusters: Clusters::new(clusters),
-        networks: Networks::default(),
-        settings,
-        link: Some(link),
-        signals,
-        front,
-        cmd: started.pid,
-        ended: None,
-        reported: false,
-        agent: start.agent,
-        connections: Vec::new(),
-        pending: Vec::new(),
-        orphans: Orphans::default(),
-        others_max: usize::MAX,
-        offences: HashSet::new(),
-        forwards,
-        census: Census::new(now),
-        unmanaged_peak: 0,
-        excess_walks: 0,
-        pages_lost: 0,
-        totals: Totals::new(),
-        recording,
-        swapoff: None,
-        swapon: None,
-        given_back: None,
-        next_drain: now,
-        next_serial: 1,
-        next_probe: now + PROBE_INTERVAL,
-        next_punch: now + PUNCH_INTERVAL,
-        next_sample: now,
-    };
     supervisor.detach();
     // The limit of descriptors is raised by now.
     supervisor.others_max = bounds::others_max();
@@ -220,7 +177,73 @@ fn refuse(link: &Link, why: &str, status: i32) -> ! {
     std::process::exit(status)
 }
 
+impl Settings {
+    /// The limit that members keep, in bytes.
+    fn bound(&self) -> u64 {
+        self.limit - self.reserve
+    }
+
+    /// Writes into the decisions what members find there.
+    fn publish(&self) {
+        let writer = self.memory.writer();
+        writer.initialise(
+            std::process::id(),
+            self.bound(),
+            self.scope,
+            self.devices.devices.iter().map(|device| device.description),
+        );
+        for (number, device) in self.devices.devices.iter().enumerate() {
+            writer.device(number).take_orders(device.orders.bits());
+        }
+        writer.set_folio_orders(self.folio_orders);
+        writer.set_page_cluster(self.page_cluster);
+        if self.validate {
+            writer.want_validation();
+        }
+    }
+}
+
 impl Supervisor {
+    /// The supervisor of a group that has just begun, with this process as CMD.
+    fn new(mut settings: Settings, signals: Signals, cmd: u32, now: Instant) -> Self {
+        let recording = settings.recording.take();
+        let devices = settings.devices.devices.iter_mut();
+        let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
+        Supervisor {
+            clusters: Clusters::new(clusters),
+            networks: Networks::default(),
+            settings,
+            link: None,
+            signals,
+            front: 0,
+            cmd,
+            ended: None,
+            reported: false,
+            agent: None,
+            connections: Vec::new(),
+            pending: Vec::new(),
+            orphans: Orphans::default(),
+            others_max: usize::MAX,
+            offences: HashSet::new(),
+            forwards: Forwards::default(),
+            census: Census::new(now),
+            unmanaged: 0,
+            unmanaged_peak: 0,
+            excess_walks: 0,
+            shortage: Shortage::default(),
+            pages_lost: 0,
+            totals: Totals::new(),
+            recording,
+            swapoff: None,
+            swapon: None,
+            next_drain: now,
+            next_serial: 1,
+            next_probe: now + PROBE_INTERVAL,
+            next_punch: now + PUNCH_INTERVAL,
+            next_sample: now,
+        }
+    }
+
     /// Lets go of the user's descriptors, directory and limits; CMD has its own.
     fn detach(&self) {
         descriptors::leave_standard();
@@ -276,13 +299,11 @@ impl Supervisor {
             let remains = self.reap();
             self.take_signals(now);
             self.take_packets(now);
-            self.accept(now);
-            self.receive_all(now);
-            self.end_dead(&dead, now);
-            self.resolve_waiting(now);
-            self.bound_connections(now);
-            self.orphans.read(now);
+            self.hear(&dead, now);
             self.work_due(now);
+            if now >= self.census.due() {
+                self.count_unmanaged(now);
+            }
             if let Some(outcome) = self.ended
                 && !self.reported
             {
@@ -298,9 +319,25 @@ impl Supervisor {
         }
     }
 
+    /// Hears whoever connects or speaks, and settles what that leads to, with a bounded amount of
+    /// work. `dead` are the connections whose process has ended.
+    fn hear(&mut self, dead: &[u64], now: Instant) {
+        self.accept(now);
+        self.receive_all(now);
+        self.end_dead(dead, now);
+        self.resolve_waiting(now);
+        self.bound_connections(now);
+        self.orphans.read(now);
+    }
+
     /// Sleeps until something arrives or is due; returns the serials of connections whose process
     /// has ended.
     fn wait(&self) -> Vec<u64> {
+        self.wait_for(self.next_due().saturating_duration_since(Instant::now()))
+    }
+
+    /// [`Supervisor::wait`] for at most this time.
+    fn wait_for(&self, timeout: Duration) -> Vec<u64> {
         let serials: Vec<u64> = self.connections.iter().map(|connection| connection.serial).collect();
         let processes = self.connections.iter().map(|connection| &connection.process);
         let mut waiting: Vec<PollFd<'_>> =
@@ -311,7 +348,6 @@ impl Supervisor {
         waiting
             .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
         waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let timeout = self.next_due().saturating_duration_since(Instant::now());
         let timeout =
             Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         if poll(&mut waiting, Some(&timeout)).is_err() {
@@ -405,6 +441,7 @@ impl Supervisor {
         }
         if now >= self.next_sample {
             self.totals.sample(self.settings.memory.group(), self.clusters.used());
+            self.tend_shortage(now);
             self.next_sample = now + SAMPLE_INTERVAL;
         }
         if now >= self.next_drain {
@@ -425,45 +462,11 @@ impl Supervisor {
         }
         self.tend_swapoff(now);
         self.tend_swapon(now);
-        if now >= self.census.due() {
-            self.count_unmanaged(now);
-        }
     }
 
     fn drain_rings(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.drain(self.connections.iter_mut().filter_map(|connection| connection.ring.as_mut()));
-        }
-    }
-
-    fn count_unmanaged(&mut self, now: Instant) {
-        let members: HashSet<u32> =
-            self.connections.iter().filter(|c| c.is_member()).map(|c| c.pid).collect();
-        let found = self.census.walk(&members, now);
-        let front = if self.link.is_some() { self.front } else { 0 };
-        let own: u64 = [std::process::id(), front]
-            .iter()
-            .filter(|pid| **pid != 0)
-            .filter_map(|pid| proc::status(*pid))
-            .map(|status| status.anonymous + status.shared)
-            .sum();
-        // The members count the rings.
-        let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
-        let bytes = found.bytes + own.saturating_sub((rings * MemberRing::BYTES) as u64);
-        self.settings.memory.writer().publish_census(bytes);
-        self.unmanaged_peak = self.unmanaged_peak.max(bytes);
-        self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
-        if self.excess_walks >= EXCESS_WALKS {
-            let message = format!(
-                "folioswap: what cannot be swapped out ({} without the agent: {}) takes {}, more than the limit of {}; ended \
-                 CMD and everything that it started. Give at least --memory {}\n",
-                found.processes,
-                self.census.largest(),
-                size::show(bytes),
-                size::show(self.settings.limit),
-                size::suggest(bytes),
-            );
-            self.end_group(Outcome::UnmanagedAboveLimit, &message);
         }
     }
 
@@ -484,3 +487,6 @@ impl Supervisor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

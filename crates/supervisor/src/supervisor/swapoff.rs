@@ -15,7 +15,7 @@ use crate::ipc::wire;
 use folioswap_group::{
     counters::Counter,
     devices::{DeviceKind, DeviceUsage},
-    protocol::{Kind, Message, OutOfMemory, SwapoffEnd},
+    protocol::{Kind, Message, SwapoffEnd},
     segment::CLUSTER_BYTES,
 };
 use rustix::thread::futex;
@@ -28,18 +28,6 @@ use std::{
 const LOOK: Duration = Duration::from_millis(20);
 /// A swapoff is given up after this time without a page that moved.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The time that members which lacked a leaving device have to use it, once it is in use again.
-const RELIEF: Duration = Duration::from_secs(1);
-
-/// Whether a member that reported a shortage can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortage {
-    /// The member lacked a device that was leaving; the device is in use again.
-    OfSwapoff,
-    /// The shortage has another cause, which lasts.
-    Lasting,
-}
 
 /// The swapoff that is under way.
 pub(super) struct Swapoff {
@@ -122,8 +110,10 @@ impl Supervisor {
         let sums = self.totals.sums(self.settings.memory.group());
         let (moved, lost) = (sums.counter(Counter::SwapoffPages), sums.counter(Counter::SwapoffLost));
         let left = self.clusters.used()[device];
-        if swapoff.seen != (left, moved + lost) {
-            swapoff.seen = (left, moved + lost);
+        // Members wrote both sums.
+        let done = moved.saturating_add(lost);
+        if swapoff.seen != (left, done) {
+            swapoff.seen = (left, done);
             swapoff.moved_at = now;
         }
         if left == 0 {
@@ -148,24 +138,9 @@ impl Supervisor {
         }
     }
 
-    /// Judges the shortage that a member reported. When the member lacks swap while a device is
-    /// leaving, the swapoff is given up.
-    pub(super) fn shortage(&mut self, [reason, ..]: [u64; 3], now: Instant) -> Shortage {
-        if reason != OutOfMemory::SwapFull as u64 {
-            return Shortage::Lasting;
-        }
-        if self.swapoff.is_some() {
-            self.given_back = Some(now);
-            self.give_up_swapoff();
-        }
-        // Other members may have reported the same before they knew.
-        match self.given_back {
-            Some(at) if now.duration_since(at) < RELIEF => Shortage::OfSwapoff,
-            _ => Shortage::Lasting,
-        }
-    }
-
-    fn give_up_swapoff(&mut self) {
+    /// Puts the device into use again, because no page moves, or because swap runs short without
+    /// it.
+    pub(super) fn give_up_swapoff(&mut self) {
         let Some(device) = self.swapoff.as_ref().map(|swapoff| swapoff.device) else { return };
         let left = u64::from(self.clusters.used()[device]) * CLUSTER_BYTES;
         let mut owners = self.connections.iter().filter(|c| self.clusters.has_some_of(&c.clusters, device));

@@ -10,7 +10,7 @@ use super::{
     members::{After, sent},
 };
 use crate::{
-    devices::{self, Existing, PreparedDevice},
+    devices::{self, Existing, PreparedDevice, networks::MemberLink},
     ipc::wire,
     swap_option,
 };
@@ -140,8 +140,11 @@ impl Supervisor {
     /// Gives a member the file of a device that was added, or a link to it.
     pub(super) fn give_device(&mut self, index: usize, number: u64) -> After {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
-        let link = self.networks.new_link(number);
         let connection = &mut self.connections[index];
+        // A member has one such link to a device: whoever asks again has lost it.
+        let lost: Vec<MemberLink> = connection.links.extract_if(.., |link| link.is_to(number)).collect();
+        self.networks.forget(&lost);
+        let link = self.networks.new_link(number);
         connection.links.extend(link.iter().map(|(_, link)| *link));
         let own = link.as_ref().map(|(socket, _)| socket).or_else(|| self.clusters.file(number));
         let answer = Message::new(Kind::Device, [u64::from(own.is_some()), 0, 0]);

@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Write;
 
 #[test]
 fn status_is_read() {
@@ -14,6 +15,49 @@ fn what_a_name_would_tell_a_terminal_is_shown_and_not_done() {
     assert_eq!(printable("my (odd) prog \u{e4}\u{fffd}"), "my (odd) prog \u{e4}\u{fffd}");
     let text = "Name:\t\u{1b}[2J\nState:\tR (running)\n";
     assert_eq!(parse_status(text).expect("parsed").name, "\\x1b[2J");
+}
+
+#[test]
+fn the_memory_of_a_process_is_read() {
+    let text = "Name:\tx\nVmPeak:\t  3000 kB\nVmSize:\t 2000 kB\nRssAnon:\t 256 kB\nRssShmem:\t 4 kB\n";
+    let expected = Memory { peak: 3000 << 10, anonymous: 256 << 10, shared: 4 << 10 };
+    assert_eq!(parse_memory(text), Some(expected));
+    assert_eq!(parse_memory("Name:\tx\nState:\tZ (zombie)\n"), None);
+    let own = memory(std::process::id()).expect("alive");
+    assert!(own.peak >= own.anonymous && own.anonymous > 0, "{own:?}");
+}
+
+/// A process whose first thread has ended shows no memory under that thread's number.
+#[test]
+fn the_memory_of_a_process_is_found_with_any_of_its_threads() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child uses what glibc makes safe after a fork; the system call ends its first
+    // thread and no other.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut told = writer.try_clone().expect("duplicated");
+        std::thread::spawn(move || {
+            told.write_all(&[0]).expect("told");
+            std::thread::sleep(Duration::from_secs(60));
+        });
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    drop(writer);
+    reader.read_exact(&mut [0]).expect("the other thread runs");
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while state_and_parent(child as u32).is_some_and(|(state, _)| state != 'Z') {
+        assert!(std::time::Instant::now() < until, "the first thread ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(parse_memory(&text_of(child as u32, "status").expect("there")), None);
+    assert!(memory(child as u32).is_some_and(|memory| memory.peak > 0));
+    // SAFETY: ends and waits for the child made above.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    assert_eq!(memory(child as u32), None);
 }
 
 #[test]
