@@ -6,11 +6,11 @@ mod supervisor_support;
 use folioswap_group::{
     decisions::Decisions,
     protocol::{Ending, Kind, Lost, Message, Note, OutOfMemory, RAW_CHILDREN_MAX},
+    swap_link::{Command, Reply, Request},
 };
 use folioswap_supervisor::ipc::wire;
 use folioswap_test_support::skipping;
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     fs::{
         FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate,
@@ -18,12 +18,12 @@ use rustix::{
     },
     io::{Errno, pwrite},
     mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect},
-    net::sockopt::{Timeout, set_socket_timeout},
+    net::{RecvFlags, SendFlags, recv, send},
     pipe::pipe,
     process::{Resource, Rlimit, setrlimit},
 };
 use std::{
-    os::unix::process::CommandExt,
+    os::unix::{net::UnixStream, process::CommandExt},
     time::{Duration, Instant},
 };
 use supervisor_support::{
@@ -59,6 +59,7 @@ fn fake_member() {
         "token" => token(),
         "name" => name(),
         "secret" => secret(),
+        "borrower" => borrower(),
         "decisions" => decisions(),
         other => panic!("no role {other}"),
     }
@@ -494,6 +495,60 @@ fn a_member_reads_nothing_that_another_wrote() {
     };
     assert!(found("no") > 10_000, "the search finds pages that are not encrypted");
     assert_eq!(found("yes"), 0);
+}
+
+/// Sends a request by a link to a network device; returns the errno of its answer, 0 for done.
+fn request(link: &OwnedFd, command: Command, cluster: u32, pages: &[u8]) -> u32 {
+    let offset = u64::from(cluster) * CLUSTER * 4096;
+    let request = Request { command, cookie: 1, offset, length: 4096 }.encode();
+    send(link, &[&request[..], pages].concat(), SendFlags::NOSIGNAL).expect("sent");
+    let mut answer = [0; 4096];
+    let (_, length) = recv(link, &mut answer, RecvFlags::empty()).expect("an answer");
+    Reply::decode(&answer[..length]).map_or(0, |reply| reply.error)
+}
+
+/// A member stores a page on an export. Another one, which is nobody, asks for it.
+fn borrower() {
+    const DEVICE: u64 = 1;
+    const MISSING: u32 = libc::ENODATA as u32;
+    let member = Member::join();
+    let link = &member.devices[0];
+    let cluster = member.want_of(1, DEVICE)[0];
+    assert_eq!(request(link, Command::Write, cluster, &[7; 4096]), 0);
+    let nobody = nobody(|| {
+        let member = Member::join();
+        let link = &member.devices[0];
+        for (command, pages) in [(Command::Read, &[][..]), (Command::Write, &[9; 4096])] {
+            assert_eq!(request(link, command, cluster, pages), libc::EACCES as u32);
+        }
+        let own = member.want_of(1, DEVICE)[0];
+        assert_eq!(request(link, Command::Read, own, &[]), MISSING, "its own is new");
+        assert_eq!(request(link, Command::Write, own, &[9; 4096]), 0);
+    });
+    assert_eq!(exit_status(nobody), 0);
+    assert_eq!(request(link, Command::Read, cluster, &[]), 0);
+}
+
+#[test]
+fn a_member_reaches_nobody_elses_pages_on_an_export() {
+    if !is_root() {
+        return skipping::note("only root can become another user");
+    }
+    let directory = std::env::temp_dir().join(format!("folioswap-export-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("made");
+    let socket = directory.join("socket");
+    let server = std::process::Command::new("nbdkit")
+        .args(["-f", "--exit-with-parent", "-U"])
+        .arg(&socket)
+        .args(["memory", "64M"])
+        .spawn();
+    let Ok(mut server) = server else { return skipping::note("nbdkit is not installed") };
+    wait_until("the server listens", || UnixStream::connect(&socket).is_ok());
+    let played = play("borrower", &["--swap", &format!("nbd+unix:///?socket={}", socket.display())]);
+    drop(server.kill());
+    drop(server.wait());
+    drop(std::fs::remove_dir_all(&directory));
+    assert_eq!(played.1, 0, "{}", played.2);
 }
 
 /// Asks for every way to write memory through this descriptor, or to make it shorter.

@@ -183,4 +183,7 @@ pub enum RequestError {
     /// Nothing was ever written there.
     #[error("nothing was written there")]
     Missing,
+    /// The pages lie in a cluster that whoever asks does not own.
+    #[error("this cluster is not granted to who asks")]
+    NotGranted,
 }

@@ -2,7 +2,12 @@
 //! requests, and the client's threads answer.
 //!
 //! See [`folioswap_group::swap_link`] for the messages. A member that is killed leaves nothing but
-//! a socket that ends.
+//! a socket that ends. A request is carried out where its owner may read and write ([`Access`]),
+//! and nowhere else: the store decrypts for everybody.
+
+mod rights;
+
+pub use rights::Access;
 
 use crate::buffers;
 use crate::client::{Event, Statistics};
@@ -10,6 +15,7 @@ use crate::error::RequestError;
 use crate::store::Store;
 use folioswap_group::swap_link::{Command, DATA_MAX, REQUEST_BYTES, Reply, Request};
 use folioswap_group::units::PAGE_SIZE;
+use rights::Rights;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -54,19 +60,21 @@ struct LinkServer {
 }
 
 /// The owner of links: a member, with its first link and those that it made itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkOwner(u64);
 
 #[derive(Clone)]
 struct Link {
     socket: Arc<OwnedFd>,
     owner: LinkOwner,
+    rights: Arc<Rights>,
 }
 
 #[derive(Default)]
 struct Links {
     next: u64,
     next_owner: u64,
+    owners: HashMap<LinkOwner, Arc<Rights>>,
     open: HashMap<u64, Link>,
 }
 
@@ -101,21 +109,46 @@ impl Service {
         Ok(Service { link_server })
     }
 
-    /// Makes the first link of a new member, and returns the member's end.
+    /// Makes the first link of a new member, which may reach this much, and returns the member's
+    /// end.
     ///
     /// # Errors
     /// No descriptor is free.
-    pub fn new_link(&self) -> io::Result<(OwnedFd, LinkOwner)> {
+    pub fn new_link(&self, access: Access) -> io::Result<(OwnedFd, LinkOwner)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let _ = sockopt::set_socket_send_buffer_size(&theirs, DATA_MAX);
+        let rights = Arc::new(Rights::new(access));
         let owner = {
             let mut links = lock(&self.link_server.links);
             links.next_owner += 1;
             LinkOwner(links.next_owner)
         };
-        self.link_server.add(ours, owner, self.link_server.descriptors_max)?;
+        self.link_server.add(ours, owner, &rights, self.link_server.descriptors_max)?;
+        lock(&self.link_server.links).owners.insert(owner, rights);
         Ok((theirs, owner))
+    }
+
+    /// Lets a member read and write clusters, by their numbers on the device, on all of its links.
+    /// To be called before the member learns that it has them.
+    pub fn grant(&self, owner: LinkOwner, clusters: impl Iterator<Item = u32>) {
+        if let Some(rights) = self.rights(owner) {
+            rights.grant(clusters);
+        }
+    }
+
+    /// Lets a member read and write clusters no more. Requests that were taken go on. To be called
+    /// before somebody else gets them.
+    pub fn withdraw(&self, owner: LinkOwner, clusters: impl Iterator<Item = u32>) {
+        if let Some(rights) = self.rights(owner) {
+            rights.withdraw(clusters);
+        }
+        // As in `forget`: a request that was allowed before is in the store by now.
+        drop(lock(&self.link_server.taking));
+    }
+
+    fn rights(&self, owner: LinkOwner) -> Option<Arc<Rights>> {
+        lock(&self.link_server.links).owners.get(&owner).cloned()
     }
 
     /// Ends the links of a member that has ended. Its requests that were not yet taken are dropped:
@@ -125,6 +158,7 @@ impl Service {
         let link_server = &self.link_server;
         {
             let mut links = lock(&link_server.links);
+            links.owners.remove(&owner);
             for (_, link) in links.open.extract_if(|_, link| link.owner == owner) {
                 let _ = epoll::delete(&link_server.epoll, &*link.socket);
             }
@@ -190,7 +224,13 @@ enum LinkState {
 }
 
 impl LinkServer {
-    fn add(&self, link: OwnedFd, owner: LinkOwner, descriptors_max: u64) -> io::Result<()> {
+    fn add(
+        &self,
+        link: OwnedFd,
+        owner: LinkOwner,
+        rights: &Arc<Rights>,
+        descriptors_max: u64,
+    ) -> io::Result<()> {
         // The kernel gives the lowest free number.
         if link.as_raw_fd() as u64 >= descriptors_max {
             return Err(Errno::MFILE.into());
@@ -201,7 +241,7 @@ impl LinkServer {
         let token = links.next;
         links.next += 1;
         epoll::add(&self.epoll, &*socket, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        links.open.insert(token, Link { socket, owner });
+        links.open.insert(token, Link { socket, owner, rights: Arc::clone(rights) });
         Ok(())
     }
 
@@ -231,7 +271,7 @@ impl LinkServer {
     }
 
     /// Takes one request off a link.
-    fn take_request(&self, Link { socket: link, owner }: &Link, message: &mut [u8]) -> LinkState {
+    fn take_request(&self, Link { socket: link, owner, rights }: &Link, message: &mut [u8]) -> LinkState {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -257,7 +297,10 @@ impl LinkServer {
                 // Half of the descriptors are kept for first links, without which a new member
                 // cannot run.
                 let descriptors_max = self.descriptors_max / 2;
-                carried.into_iter().for_each(|link| drop(self.add(link, *owner, descriptors_max)));
+                carried.into_iter().for_each(|link| drop(self.add(link, *owner, rights, descriptors_max)));
+            }
+            Command::Read | Command::Write if is_pages && !rights.allow(page, count) => {
+                answer(&link, cookie, &Err(RequestError::NotGranted));
             }
             Command::Read if is_pages && data.is_empty() => {
                 let done = move |result: Result<Vec<u8>, _>| {
@@ -312,5 +355,6 @@ const fn errno(error: RequestError) -> Errno {
         RequestError::Unsupported => Errno::NOTSUP,
         RequestError::Forged => Errno::BADMSG,
         RequestError::Missing => Errno::NODATA,
+        RequestError::NotGranted => Errno::ACCESS,
     }
 }

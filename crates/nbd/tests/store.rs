@@ -8,12 +8,16 @@ use folioswap_group::swap_link::{Command, Reply, Request};
 use folioswap_group::units::PAGE_SIZE;
 use folioswap_nbd::client::{Event, Settings};
 use folioswap_nbd::error::{ConnectError, Replaced, RequestError};
-use folioswap_nbd::service::Service;
+use folioswap_nbd::service::{Access, Service};
 use folioswap_nbd::store::{Encryption, FIRST, Prepared, Store};
-use rustix::fd::OwnedFd;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recv, send, sendmsg, socketpair,
+};
 use std::fs;
-use std::io::Read;
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -272,6 +276,16 @@ fn post(link: &OwnedFd, command: Command, cookie: u64, slot: u64, pages: &[u8]) 
     send(link, &[&request[..], pages].concat(), SendFlags::NOSIGNAL).expect("sent");
 }
 
+/// Adds this socket to the links of whoever has `link`.
+fn attach(link: &OwnedFd, added: OwnedFd) {
+    let request = Request { command: Command::Attach, cookie: 0, offset: 0, length: 0 }.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let carried = [added.as_fd()];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&carried)));
+    sendmsg(link, &[IoSlice::new(&request)], &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
+}
+
 fn answer(link: &OwnedFd) -> Vec<u8> {
     let mut answer = vec![0; 256 << 10];
     let (_, received) = recv(link, &mut answer[..], RecvFlags::empty()).expect("an answer");
@@ -289,9 +303,9 @@ fn the_last_wishes_of_a_dead_member_are_not_carried_out_after_its_heirs() {
     let dir = TestDir::new();
     let _server = Server::nbdkit(&dir, &["memory", "64M"]);
     let service = Service::start(open(&dir, Encryption::Random)).expect("started");
-    let (heir, _) = service.new_link().expect("a link");
+    let (heir, _) = service.new_link(Access::All).expect("a link");
     for round in 0..8 {
-        let (killed, owner) = service.new_link().expect("a link");
+        let (killed, owner) = service.new_link(Access::All).expect("a link");
         // These are more requests than one look at the link takes.
         (0..24).for_each(|cookie| post(&killed, Command::Write, cookie, 7, &planted(1000 + cookie)));
         service.forget(owner);
@@ -317,7 +331,7 @@ fn a_write_that_waits_for_another_keeps_nobody_from_reading() {
     let words = ["--filter=delay", "memory", "64M", "delay-write=1500ms", "delay-fast-zero=0"];
     let _server = Server::nbdkit(&dir, &words);
     let service = Service::start(open(&dir, Encryption::Random)).expect("started");
-    let links: Vec<OwnedFd> = (0..3).map(|_| service.new_link().expect("a link").0).collect();
+    let links: Vec<OwnedFd> = (0..3).map(|_| service.new_link(Access::All).expect("a link").0).collect();
     post(&links[2], Command::Write, 1, 3, &planted(3));
     assert_eq!(Reply::decode(&answer(&links[2])), Some(Reply { error: 0, cookie: 1 }));
     let posted = Instant::now();
@@ -348,7 +362,7 @@ fn members_are_answered_on_each_of_their_links() {
     let dir = TestDir::new();
     let _server = Server::nbdkit(&dir, &["memory", "64M"]);
     let service = Service::start(open(&dir, Encryption::Random)).expect("started");
-    let (link, _) = service.new_link().expect("a link");
+    let (link, _) = service.new_link(Access::All).expect("a link");
     let ask = |link: &OwnedFd, command, cookie, offset, length, data: &[u8]| {
         let request = Request { command, cookie, offset, length }.encode();
         send(link, &[&request[..], data].concat(), SendFlags::NOSIGNAL).expect("sent");
@@ -361,7 +375,7 @@ fn members_are_answered_on_each_of_their_links() {
     let done = ask(&link, Command::Write, 9, 8 << 20, 256 << 10, &pages);
     assert_eq!(Reply::decode(&done), Some(Reply { error: 0, cookie: 9 }));
     assert!(ask(&link, Command::Read, 10, 8 << 20, 256 << 10, &[]) == pages);
-    let (other, _) = service.new_link().expect("a link");
+    let (other, _) = service.new_link(Access::All).expect("a link");
     assert!(ask(&other, Command::Read, 1, (8 << 20) + 4096, 4096, &[]) == planted(1));
     for (offset, length) in [(1, 4096), (0, 100), (1 << 50, 4096)] {
         let refused = Reply::decode(&ask(&link, Command::Read, 2, offset, length, &[])).expect("a reply");
@@ -370,14 +384,66 @@ fn members_are_answered_on_each_of_their_links() {
     let missing = Reply::decode(&ask(&link, Command::Read, 3, 0, 4096, &[])).expect("a reply");
     assert_eq!(missing.error, 61, "ENODATA");
     // A member that dies in the middle, or violates the protocol, ends only its own links.
-    let (dying, _) = service.new_link().expect("a link");
+    let (dying, _) = service.new_link(Access::All).expect("a link");
     let request = Request { command: Command::Read, cookie: 1, offset: 8 << 20, length: 4096 }.encode();
     send(&dying, &request, SendFlags::NOSIGNAL).expect("sent");
     drop(dying);
-    let (mad, _) = service.new_link().expect("a link");
+    let (mad, _) = service.new_link(Access::All).expect("a link");
     send(&mad, &[7; 28], SendFlags::NOSIGNAL).expect("sent");
     until("two links", || service.links() == 2);
     assert!(ask(&other, Command::Read, 4, 8 << 20, 4096, &[]) == planted(0));
+    service.finish();
+}
+
+/// A member reads and writes in its own clusters, on each of its links, and in nobody else's.
+#[test]
+fn a_member_reaches_what_is_granted_to_it_and_nothing_else() {
+    if !has("nbdkit") {
+        return;
+    }
+    const CLUSTER: u64 = 512;
+    let dir = TestDir::new();
+    let _server = Server::nbdkit(&dir, &["memory", "64M"]);
+    let service = Service::start(open(&dir, Encryption::Random)).expect("started");
+    let (mine, me) = service.new_link(Access::Granted).expect("a link");
+    let (theirs, them) = service.new_link(Access::Granted).expect("a link");
+    let refused = |link: &OwnedFd, command, slot, pages: &[u8]| {
+        post(link, command, 5, slot, pages);
+        Reply::decode(&answer(link)) == Some(Reply { error: 13, cookie: 5 })
+    };
+    let write = |link: &OwnedFd, slot, number| {
+        post(link, Command::Write, 6, slot, &planted(number));
+        assert_eq!(Reply::decode(&answer(link)), Some(Reply { error: 0, cookie: 6 }));
+    };
+    let reads = |link: &OwnedFd, slot, number| {
+        post(link, Command::Read, 7, slot, &[]);
+        answer(link) == planted(number)
+    };
+    service.grant(me, [3].into_iter());
+    service.grant(them, [4].into_iter());
+    write(&mine, 3 * CLUSTER, 1);
+    write(&theirs, 4 * CLUSTER, 2);
+    assert!(reads(&mine, 3 * CLUSTER, 1));
+    assert!(refused(&mine, Command::Read, 4 * CLUSTER, &[]));
+    assert!(refused(&mine, Command::Write, 4 * CLUSTER, &planted(9)));
+    let across = [planted(8), planted(9)].concat();
+    assert!(refused(&mine, Command::Write, 4 * CLUSTER - 1, &across), "one page would be theirs");
+    assert!(reads(&theirs, 4 * CLUSTER, 2), "nothing was written there");
+    // A link that it adds has no more rights than its first.
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, added) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("sockets");
+    attach(&mine, added);
+    assert!(reads(&ours, 3 * CLUSTER, 1) && refused(&ours, Command::Read, 4 * CLUSTER, &[]));
+    // A child inherits.
+    let (heir, child) = service.new_link(Access::Granted).expect("a link");
+    assert!(refused(&heir, Command::Read, 3 * CLUSTER, &[]));
+    service.grant(child, [3].into_iter());
+    assert!(reads(&heir, 3 * CLUSTER, 1));
+    service.withdraw(me, [3].into_iter());
+    assert!(
+        refused(&mine, Command::Read, 3 * CLUSTER, &[]) && refused(&ours, Command::Read, 3 * CLUSTER, &[])
+    );
+    assert!(reads(&heir, 3 * CLUSTER, 1));
     service.finish();
 }
 
@@ -407,7 +473,7 @@ fn a_service_that_is_dropped_leaves_nothing() {
     let _server = Server::nbdkit(&dir, &["memory", "64M"]);
     for _ in 0..20 {
         let service = Service::start(open(&dir, Encryption::Random)).expect("started");
-        let (link, _) = service.new_link().expect("a link");
+        let (link, _) = service.new_link(Access::All).expect("a link");
         until("it begins", || threads_named("nbd-links") >= 1);
         service.finish();
         drop(service);

@@ -6,7 +6,7 @@ use folioswap_group::devices::DeviceKind;
 use folioswap_supervisor::{
     devices::{
         self, Discard, PreparedDevice, Wanted,
-        networks::{NetworkError, Networks},
+        networks::{Access, NetworkError, Networks},
     },
     processes::limits::Limits,
     swap_option::{DeviceOption, DiscardOption},
@@ -58,7 +58,7 @@ impl MountDevices {
             exports.filter_map(|(number, device)| Some((number, device.network.take()?))).collect();
         let networks = Networks::start(exports.into_iter())?;
         let device = |(number, device): (usize, PreparedDevice)| {
-            let link = networks.new_link(number).map(|(socket, _)| socket);
+            let link = networks.new_link(number, Access::All).map(|(socket, _)| socket);
             swap_device(device, link)
         };
         Ok((prepared.into_iter().enumerate().map(device).collect(), networks))

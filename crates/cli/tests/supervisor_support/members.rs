@@ -34,6 +34,8 @@ pub struct Member {
     /// The descriptor of the decisions, as the welcome has it.
     pub decisions: OwnedFd,
     pub id: u64,
+    /// The files of the shared devices, or links to them.
+    pub devices: Vec<OwnedFd>,
     pub userfault: Option<OwnedFd>,
 }
 
@@ -80,12 +82,10 @@ impl Member {
             }
         };
         group.decisions.check().expect("of this version");
-        for _ in 0..got.message.words[2].count_ones() {
-            descriptors.next().expect("a device");
-        }
+        let devices = descriptors.by_ref().take(got.message.words[2].count_ones() as usize).collect();
         let userfault =
             (flags & welcome::USERFAULT != 0).then(|| descriptors.next().expect("the userfaultfd"));
-        Member { socket, group, decisions, id: got.message.words[0], userfault }
+        Member { socket, group, decisions, id: got.message.words[0], devices, userfault }
     }
 
     pub fn say(&self, message: &Message, descriptors: &[&OwnedFd]) {

@@ -277,6 +277,11 @@ impl Clusters {
         self.area_of(number).map(|(device, area)| (device, slot - u64::from(area.first) * CLUSTER_SLOTS))
     }
 
+    /// The device of a cluster of the group, and the number of the cluster on that device.
+    pub fn on_device(&self, cluster: u32) -> Option<(usize, u32)> {
+        self.area_of(cluster).map(|(device, area)| (device, cluster - area.first))
+    }
+
     /// Whether this owner holds the cluster of a slot.
     pub fn owns(owner: &Bits, slot: u64) -> bool {
         u32::try_from(slot / CLUSTER_SLOTS).is_ok_and(|number| owner.contains(number))

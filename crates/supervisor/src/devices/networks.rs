@@ -7,6 +7,8 @@ use folioswap_nbd::{
     key::KeyError,
     service::{LinkOwner, Service, Told},
 };
+
+pub use folioswap_nbd::service::Access;
 use rustix::fd::OwnedFd;
 
 /// One network device.
@@ -101,19 +103,50 @@ impl Networks {
         Ok(())
     }
 
-    /// A link for a new member to the device of this number; `None` when that is no network device
-    /// or no descriptor is free.
-    pub fn new_link(&self, number: usize) -> Option<(OwnedFd, MemberLink)> {
-        let network = self.0.iter().find(|network| network.number == number)?;
-        let (socket, owner) = network.service.new_link().ok()?;
+    fn of_number(&self, number: usize) -> Option<&Network> {
+        self.0.iter().find(|network| network.number == number)
+    }
+
+    /// A link to the device of this number, which may reach this much; `None` when that is no
+    /// network device or no descriptor is free.
+    pub fn new_link(&self, number: usize, access: Access) -> Option<(OwnedFd, MemberLink)> {
+        let (socket, owner) = self.of_number(number)?.service.new_link(access).ok()?;
         Some((socket, MemberLink { number, owner }))
+    }
+
+    /// Lets a member that has these links read and write clusters, given with their devices and by
+    /// the numbers there. To be called before it learns that it owns them.
+    pub fn grant(&self, links: &[MemberLink], clusters: impl Iterator<Item = (usize, u32)> + Clone) {
+        for (service, owner, clusters) in self.served(links, clusters) {
+            service.grant(owner, clusters);
+        }
+    }
+
+    /// Lets it read and write them no more. To be called before somebody else gets them.
+    pub fn withdraw(&self, links: &[MemberLink], clusters: impl Iterator<Item = (usize, u32)> + Clone) {
+        for (service, owner, clusters) in self.served(links, clusters) {
+            service.withdraw(owner, clusters);
+        }
+    }
+
+    /// Each link's service and owner, with those of the clusters that are on its device.
+    fn served<'a>(
+        &'a self,
+        links: &'a [MemberLink],
+        clusters: impl Iterator<Item = (usize, u32)> + Clone + 'a,
+    ) -> impl Iterator<Item = (&'a Service, LinkOwner, impl Iterator<Item = u32> + 'a)> {
+        links.iter().filter_map(move |&MemberLink { number, owner }| {
+            let service = &self.of_number(number)?.service;
+            let here = move |(device, cluster): (usize, u32)| (device == number).then_some(cluster);
+            Some((service, owner, clusters.clone().filter_map(here)))
+        })
     }
 
     /// Forgets the links of a member that has ended, or that it has lost. Must be called before its
     /// clusters are given to others.
     pub fn forget(&self, links: &[MemberLink]) {
         for link in links {
-            if let Some(network) = self.0.iter().find(|network| network.number == link.number) {
+            if let Some(network) = self.of_number(link.number) {
                 network.service.forget(link.owner);
             }
         }
@@ -129,7 +162,7 @@ impl Networks {
     /// Tells the service of a device which of its clusters nobody owns any more, by the numbers of
     /// the device.
     pub fn freed(&self, number: usize, clusters: impl Iterator<Item = u32>) {
-        if let Some(network) = self.0.iter().find(|network| network.number == number) {
+        if let Some(network) = self.of_number(number) {
             clusters.for_each(|cluster| network.service.cluster_freed(cluster, network.told));
         }
     }

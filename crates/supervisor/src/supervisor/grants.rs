@@ -35,6 +35,8 @@ impl Supervisor {
             Wanted { devices, most },
             count as usize,
         );
+        // It may use them as soon as it reads the answer.
+        self.networks.grant(&connection.links, granted.iter().filter_map(|&it| self.clusters.on_device(it)));
         let reply = Message::new(Kind::Clusters, [granted.len() as u64, 0, 0]).with_clusters(&granted);
         let after = sent(wire::send(&connection.socket, &reply, &[]));
         self.reserve_failed();

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     clusters::bits::Bits,
+    devices::networks::Access,
     ipc::wire,
     processes::{
         peer::{self, Peer},
@@ -158,6 +159,8 @@ impl Supervisor {
             (Kind::RawForked, Role::Member(_), _) => self.hold_raw_child(index, descriptors),
             (Kind::WantClusters, Role::Member(_), _) => self.grant_clusters(index, message.words),
             (Kind::DropClusters, Role::Member(_), _) => {
+                let dropped = message.clusters().iter().filter_map(|&it| self.clusters.on_device(it));
+                self.networks.withdraw(&connection.links, dropped);
                 self.clusters.drop_some(writer, &mut connection.clusters, message.clusters());
                 After::Keep
             }
@@ -190,7 +193,8 @@ impl Supervisor {
         let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's
         // file, which fails each request.
-        let links: Vec<_> = self.clusters.numbers().map(|number| self.networks.new_link(number)).collect();
+        let new_link = |number| self.networks.new_link(number, Access::Granted);
+        let links: Vec<_> = self.clusters.numbers().map(new_link).collect();
         connection.links.extend(links.iter().flatten().map(|(_, link)| *link));
         let shared = self.clusters.files().zip(&links);
         descriptors
@@ -208,6 +212,8 @@ impl Supervisor {
         if let Some(fork) = fork {
             flags |= welcome::USERFAULT;
             connection.clusters = fork.clusters;
+            let inherited = connection.clusters.iter().filter_map(|it| self.clusters.on_device(it));
+            self.networks.grant(&connection.links, inherited);
             connection.userfaults.push(fork.userfault);
             descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
         }

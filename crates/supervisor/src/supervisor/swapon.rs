@@ -10,7 +10,10 @@ use super::{
     members::{After, sent},
 };
 use crate::{
-    devices::{self, Existing, PreparedDevice, networks::MemberLink},
+    devices::{
+        self, Existing, PreparedDevice,
+        networks::{Access, MemberLink},
+    },
     ipc::wire,
     swap_option,
 };
@@ -144,8 +147,12 @@ impl Supervisor {
         // A member has one such link to a device: whoever asks again has lost it.
         let lost: Vec<MemberLink> = connection.links.extract_if(.., |link| link.is_to(number)).collect();
         self.networks.forget(&lost);
-        let link = self.networks.new_link(number);
-        connection.links.extend(link.iter().map(|(_, link)| *link));
+        let link = self.networks.new_link(number, Access::Granted);
+        if let Some((_, link)) = link {
+            let held = connection.clusters.iter().filter_map(|it| self.clusters.on_device(it));
+            self.networks.grant(&[link], held);
+            connection.links.push(link);
+        }
         let own = link.as_ref().map(|(socket, _)| socket).or_else(|| self.clusters.file(number));
         let answer = Message::new(Kind::Device, [u64::from(own.is_some()), 0, 0]);
         let carried: Vec<_> = own.iter().map(|own| own.as_fd()).collect();
