@@ -288,6 +288,26 @@ fn a_static_descendant_is_reported() {
     assert!(unmanaged["peak_bytes"].as_u64() > Some(0), "in the JSON: {unmanaged}");
 }
 
+/// The dynamic linker of musl loads the agent, which leaves the program alone.
+#[test]
+fn a_descendant_of_another_c_library_runs_and_is_reported() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let scratch = ScratchDirectory::new("musl");
+    let program = scratch.file("musl");
+    let source = programs::crate_directory().join("c/static.c");
+    let Some(compiler) = programs::which("musl-gcc") else { skip!("musl-gcc is not installed") };
+    let compiled = Command::new(compiler).arg("-o").arg(&program).arg(source).status();
+    assert!(compiled.expect("it starts").success());
+    let program = program.display().to_string();
+    refused(&run_folioswap(&["run", "--memory", "64M", "--", &program]), 125, &["musl"]);
+    let script = format!("{program} {STAY} && sh -c '{program} 1'");
+    let outcome = Job::new(["sh", "-c", &script]).option("--stats").within(64 * MIB);
+    assert_eq!(outcome.text(), "static ok\nstatic ok\n", "{}", outcome.describe());
+    assert!(outcome.stderr.contains("musl"), "not reported: {}", outcome.describe());
+}
+
 #[test]
 fn set_user_id_programs_are_refused() {
     // SAFETY: no memory effects.
@@ -357,6 +377,26 @@ fn the_limit_of_the_cgroup() {
     assert!(stats.contains(&(96 * MIB).to_string()), "the limit found is not in {stats}");
 }
 
+/// A limit above the container's is said to be so, and so is what the kernel does at the lower one.
+#[test]
+fn a_limit_that_the_cgroup_does_not_allow() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    if folioswap_peer::controller().is_none() {
+        skip!("no memory cgroup");
+    }
+    let touch = env!("CARGO_BIN_EXE_acc-touch");
+    let job = Job::new([touch, "--size", "256M", "--kind", "mixed"]).cgroup_limit(64 * MIB);
+    let outcome = job.under(Engine::Folioswap { memory: Some(512 * MIB), scope: "total" });
+    assert!(outcome.oom_kills > 0 && outcome.code != Some(0), "{}", outcome.describe());
+    assert!(outcome.stderr.contains("not below the limit of this container"), "{}", outcome.describe());
+    assert!(outcome.stderr.contains("the kernel killed 1 process "), "{}", outcome.describe());
+    let fits = Job::new(["true"]).cgroup_limit(64 * MIB);
+    let outcome = fits.under(Engine::Folioswap { memory: Some(48 * MIB), scope: "total" });
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{}", outcome.describe());
+}
+
 fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
     let mut command = vec![folioswap.display().to_string()];
     command.extend(words.iter().map(|&word| word.to_owned()));
@@ -418,6 +458,27 @@ fn no_permission_for_userfaultfd() {
         ["setpriv", "docker run", "podman run", "securityContext"].iter().any(|way| text.contains(way));
     assert!(way_out, "no way out is named: {text}");
     assert!(outcome.stderr.contains("SYS_PTRACE"), "{}", outcome.describe());
+}
+
+/// A capability that the command has by its file, and its programs would not, is no permission.
+#[test]
+fn file_capabilities_of_the_command_are_no_permission() {
+    // SAFETY: no memory effects.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("only root can give a file capabilities");
+    }
+    let scratch = ScratchDirectory::new("setcap");
+    let copy = copy_for_everybody(&scratch);
+    let given = Command::new("setcap").arg("cap_sys_ptrace+ep").arg(&copy).status();
+    if !given.is_ok_and(|status| status.success()) {
+        skip!("setcap is not there, or the file system has no capabilities");
+    }
+    let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
+    assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
+    assert!(outcome.stdout.is_empty(), "it was started: {}", outcome.describe());
+    assert!(outcome.stderr.contains("setcap -r"), "{}", outcome.describe());
+    let doctor = as_nobody(&copy, &["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.describe());
 }
 
 #[test]

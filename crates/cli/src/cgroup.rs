@@ -17,45 +17,125 @@ pub struct Limit {
 
 /// Finds the limit of this process. A limit that is not below the machine's memory counts as none.
 pub fn memory_limit() -> Option<Limit> {
-    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    find(&membership, &mounts, crate::host::memory_bytes())
+    find(&Own::read()?.directories(), crate::host::memory_bytes())
 }
 
-fn find(membership: &str, mounts: &str, ram: u64) -> Option<Limit> {
+/// The kernel's kills for want of memory in the cgroup of this process.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OomKills {
+    /// The files that count them.
+    counters: Vec<PathBuf>,
+    /// The sum when counting began.
+    before: u64,
+}
+
+impl OomKills {
+    /// Begins to count; `None` where the kernel does not say.
+    pub fn begin() -> Option<Self> {
+        Some(Self::at(Own::read()?.directories()))
+    }
+
+    fn at(directories: Vec<Directory>) -> Self {
+        let counters = directories.into_iter().map(|it| match it.version {
+            Version::Two => it.path.join("memory.events"),
+            Version::One => it.path.join("memory.oom_control"),
+        });
+        let counters = counters.collect::<Vec<_>>();
+        let before = kills(&counters);
+        OomKills { counters, before }
+    }
+
+    /// The kills since then.
+    pub fn since(&self) -> u64 {
+        kills(&self.counters).saturating_sub(self.before)
+    }
+}
+
+fn kills(counters: &[PathBuf]) -> u64 {
+    let count = |file: &PathBuf| {
+        let text = fs::read_to_string(file).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+    };
+    counters.iter().filter_map(count).fold(0, u64::saturating_add)
+}
+
+/// What `/proc` says of the cgroups of this process.
+struct Own {
+    membership: String,
+    mounts: String,
+}
+
+/// A version of the cgroup interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// The directory of a cgroup that counts memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Directory {
+    version: Version,
+    /// Where its hierarchy is mounted.
+    top: PathBuf,
+    path: PathBuf,
+}
+
+impl Own {
+    fn read() -> Option<Self> {
+        Some(Own {
+            membership: fs::read_to_string("/proc/self/cgroup").ok()?,
+            mounts: fs::read_to_string("/proc/self/mountinfo").ok()?,
+        })
+    }
+
+    fn directories(&self) -> Vec<Directory> {
+        let is_memory =
+            |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|o| o == "memory");
+        let mut found = Vec::new();
+        for line in self.membership.lines() {
+            let mut fields = line.splitn(3, ':');
+            let (Some(hierarchy), Some(controllers), Some(path)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let (version, mounted) = if hierarchy == "0" && controllers.is_empty() {
+                (Version::Two, mounted(&self.mounts, path, |kind, _| kind == "cgroup2"))
+            } else if controllers.split(',').any(|controller| controller == "memory") {
+                (Version::One, mounted(&self.mounts, path, is_memory))
+            } else {
+                continue;
+            };
+            found.extend(mounted.into_iter().map(|(top, path)| Directory { version, top, path }));
+        }
+        found
+    }
+}
+
+fn find(directories: &[Directory], ram: u64) -> Option<Limit> {
     let mut found: Option<Limit> = None;
-    let mut consider = |bytes: u64, source: PathBuf| {
-        if bytes < ram && found.as_ref().is_none_or(|limit| bytes < limit.bytes) {
+    let mut consider = |bytes: Option<u64>, source: PathBuf| {
+        if let Some(bytes) = bytes
+            && bytes < ram
+            && found.as_ref().is_none_or(|limit| bytes < limit.bytes)
+        {
             found = Some(Limit { bytes, source });
         }
     };
-    for line in membership.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(hierarchy), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
-        if hierarchy == "0" && controllers.is_empty() {
-            for (top, directory) in mounted(mounts, path, |kind, _| kind == "cgroup2") {
-                for level in directory.ancestors().take_while(|level| level.starts_with(&top)) {
+    for Directory { version, top, path } in directories {
+        match version {
+            Version::Two => {
+                for level in path.ancestors().take_while(|level| level.starts_with(top)) {
                     let file = level.join("memory.max");
-                    if let Some(bytes) = read_number(&file) {
-                        consider(bytes, file);
-                    }
+                    consider(read_number(&file), file);
                 }
             }
-        } else if controllers.split(',').any(|controller| controller == "memory") {
-            let is_memory =
-                |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|o| o == "memory");
-            for (_, directory) in mounted(mounts, path, is_memory) {
-                let file = directory.join("memory.limit_in_bytes");
-                if let Some(bytes) = read_number(&file) {
-                    consider(bytes, file);
-                }
-                let file = directory.join("memory.stat");
-                if let Some(bytes) = read_hierarchical(&file) {
-                    consider(bytes, file);
-                }
+            Version::One => {
+                let file = path.join("memory.limit_in_bytes");
+                consider(read_number(&file), file);
+                let file = path.join("memory.stat");
+                consider(read_hierarchical(&file), file);
             }
         }
     }

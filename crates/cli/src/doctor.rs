@@ -6,13 +6,24 @@ use crate::{
     error::Error,
     host::{self, Confinement, Container},
 };
+use folioswap_group::devices::DeviceContents;
 use folioswap_supervisor::{
+    devices::BUILT_IN_DIRECTORY,
     processes::userfault::{FEATURES, Probe, Route},
     size,
+    swap_option::CONTENTS_DEFAULT,
 };
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+
+/// What lies on the disk unless the user says otherwise.
+fn swap_file() -> &'static str {
+    match CONTENTS_DEFAULT {
+        DeviceContents::Plain => "plain",
+        DeviceContents::Encrypted => "encrypted",
+    }
+}
 
 /// The facts about this host.
 pub struct Findings {
@@ -35,7 +46,7 @@ impl Findings {
 
     /// Whether `run` works here.
     pub fn works(&self) -> bool {
-        self.probe.works()
+        self.probe.works() && self.confinement.programs_have_sys_ptrace
     }
 
     /// The problems, each with its remedy; empty when `run` works.
@@ -69,6 +80,13 @@ impl Findings {
             problems.push(format!(
                 "userfaultfd's fork event is not permitted: it needs CAP_SYS_PTRACE (of the machine, not of a user \
                  namespace); without it a forked child would read zeroes where its parent was swapped out.\n    {}",
+                self.permission_advice()
+            ));
+        }
+        if self.probe.works() && !self.confinement.programs_have_sys_ptrace {
+            problems.push(format!(
+                "folioswap has CAP_SYS_PTRACE (file capabilities of the command), and a program that it starts would not: it could \
+                 not be managed. Take them away (`setcap -r`).\n    {}",
                 self.permission_advice()
             ));
         }
@@ -146,6 +164,7 @@ impl Findings {
                 "hugepages_64kB": thp("hugepages-64kB/enabled"),
             },
             "max_map_count": host::setting("/proc/sys/vm/max_map_count").and_then(|text| text.parse::<u64>().ok()),
+            "swap_file": { "directory": BUILT_IN_DIRECTORY, "contents": swap_file() },
             "container": self.container,
             "confinement": self.confinement,
         })
@@ -178,6 +197,7 @@ impl Findings {
             format!("{} (defrag {}, 64kB {})", thp("enabled"), thp("defrag"), thp("hugepages-64kB/enabled")),
         );
         row("vm.max_map_count", host::setting("/proc/sys/vm/max_map_count").unwrap_or_default());
+        row("swap file", format!("{BUILT_IN_DIRECTORY}, {}", swap_file()));
         row("container", format!("{:?}", self.container).to_lowercase());
         let yes = |fact| if fact { "yes" } else { "no" };
         row("seccomp filter", yes(self.confinement.seccomp_filter).to_owned());
@@ -186,6 +206,12 @@ impl Findings {
         lines.push(String::new());
         if self.works() {
             lines.push("`folioswap run` works here.".to_owned());
+            if CONTENTS_DEFAULT == DeviceContents::Plain {
+                lines.push(format!(
+                    "Swapped memory lies on the disk as it is, where root and whoever has the disk can read it: `--swap zram,prio=1 --swap \
+                     file:{BUILT_IN_DIRECTORY},prio=0,encrypt=yes` encrypts it."
+                ));
+            }
         } else {
             lines.push("`folioswap run` does not work here:".to_owned());
             lines.push(self.refusal());

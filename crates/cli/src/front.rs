@@ -1,7 +1,7 @@
 //! The front, the process that the user started: it passes signals on, prints the text that the
 //! supervisor sends, and exits with the status of CMD.
 
-use crate::STATUS_REFUSED;
+use crate::{STATUS_REFUSED, container_kills::ContainerKills};
 use folioswap_supervisor::{
     ipc::link::{Link, Packet, Remains},
     processes::{descriptors, proc, signals::Signals},
@@ -13,45 +13,82 @@ use rustix::{
     process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid},
 };
 
-/// Waits until CMD has ended; returns the status to exit with.
-pub fn wait_for(supervisor: i32, link: &Link, signals: &Signals, stderr: Option<&OwnedFd>) -> i32 {
-    // A pipeline must end when CMD and its children are done, so the front keeps only standard
-    // error.
-    descriptors::leave_standard();
-    let mut kept = vec![link.as_fd(), signals.as_fd()];
-    kept.extend(stderr.map(AsFd::as_fd));
-    descriptors::close_all_but(&kept);
-    loop {
-        let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(link, PollFlags::IN)];
-        // An error (EINTR) only makes the loop look earlier.
-        let _ = poll(&mut waiting, None);
-        // Signals come first: after a stop, SIGCONT has to reach CMD before an old "CMD stopped" is
-        // read.
-        while let Some(signal) = signals.next() {
-            if signal.is_forwarded() {
-                link.send(&Packet::Forward(signal));
-            }
-        }
+/// What the front has.
+pub struct Front<'a> {
+    /// The link to the supervisor.
+    pub link: &'a Link,
+    /// The signals of this process.
+    pub signals: &'a Signals,
+    /// Standard error, if it is open.
+    pub stderr: Option<&'a OwnedFd>,
+    /// The kernel's kills at the limit of the container, if it has one.
+    pub container: Option<ContainerKills>,
+}
+
+impl Front<'_> {
+    /// Waits until CMD has ended; returns the status to exit with.
+    pub fn wait_for(&self, supervisor: i32) -> i32 {
+        let (link, signals) = (self.link, self.signals);
+        // A pipeline must end when CMD and its children are done, so the front keeps only standard
+        // error.
+        descriptors::leave_standard();
+        let mut kept = vec![link.as_fd(), signals.as_fd()];
+        kept.extend(self.stderr.map(AsFd::as_fd));
+        descriptors::close_all_but(&kept);
         loop {
-            match link.receive() {
-                Ok(Packet::Text(text)) => print(stderr, &text),
-                Ok(Packet::Stopped(pid)) => stop_with(pid),
-                Ok(Packet::Ended(status, remains)) => {
-                    if remains == Remains::Nothing {
-                        wait_for_end(supervisor);
-                    }
-                    return status;
+            let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(link, PollFlags::IN)];
+            // An error (EINTR) only makes the loop look earlier.
+            let _ = poll(&mut waiting, None);
+            // Signals come first: after a stop, SIGCONT has to reach CMD before an old "CMD
+            // stopped" is read.
+            while let Some(signal) = signals.next() {
+                if signal.is_forwarded() {
+                    link.send(&Packet::Forward(signal));
                 }
-                Ok(Packet::Forward(_)) => {}
-                Err(Errno::AGAIN) => break,
-                Err(_) => return supervisor_lost(stderr),
+            }
+            loop {
+                match link.receive() {
+                    Ok(Packet::Text(text)) => self.print(&text),
+                    Ok(Packet::Stopped(pid)) => stop_with(pid),
+                    Ok(Packet::Ended(status, remains)) => {
+                        if remains == Remains::Nothing {
+                            wait_for_end(supervisor);
+                        }
+                        self.name_kills();
+                        return status;
+                    }
+                    Ok(Packet::Forward(_)) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(_) => return self.supervisor_lost(),
+                }
             }
         }
     }
+
+    fn print(&self, text: &[u8]) {
+        self.stderr.into_iter().for_each(|stderr| print(stderr, text));
+    }
+
+    /// Names what ended processes beside us, of which they could say nothing.
+    fn name_kills(&self) {
+        let message = self.container.as_ref().and_then(ContainerKills::message);
+        message.into_iter().for_each(|text| self.print(text.as_bytes()));
+    }
+
+    /// Ends the tree when the supervisor was killed. Members notice that themselves; all other
+    /// processes have become descendants of this one.
+    fn supervisor_lost(&self) -> i32 {
+        proc::kill_descendants();
+        self.print(
+            b"folioswap: the supervisor process was killed; ended CMD and everything that it started, since nothing \
+              would hold the limit any more\n",
+        );
+        self.name_kills();
+        STATUS_REFUSED
+    }
 }
 
-fn print(stderr: Option<&OwnedFd>, mut text: &[u8]) {
-    let Some(stderr) = stderr else { return };
+fn print(stderr: &OwnedFd, mut text: &[u8]) {
     while !text.is_empty() {
         match rustix::io::write(stderr, text) {
             Ok(written) => text = &text[written..],
@@ -77,14 +114,4 @@ fn wait_for_end(supervisor: i32) {
     if let Some(pid) = Pid::from_raw(supervisor) {
         while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
     }
-}
-
-/// Ends the tree when the supervisor was killed. Members notice that themselves; all other
-/// processes have become descendants of this one.
-fn supervisor_lost(stderr: Option<&OwnedFd>) -> i32 {
-    proc::kill_descendants();
-    let text = "folioswap: the supervisor process was killed; ended CMD and everything that it started, since nothing \
-                would hold the limit any more\n";
-    print(stderr, text.as_bytes());
-    STATUS_REFUSED
 }

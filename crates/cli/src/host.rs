@@ -69,6 +69,8 @@ pub struct Confinement {
     pub seccomp_filter: bool,
     /// CAP_SYS_PTRACE is effective.
     pub cap_sys_ptrace: bool,
+    /// Programs that it starts have CAP_SYS_PTRACE as well.
+    pub programs_have_sys_ptrace: bool,
     /// CAP_SYS_PTRACE is in the bounding set, so root has it here.
     pub root_has_sys_ptrace: bool,
     /// The process is in a user namespace of its own (a rootless container).
@@ -90,9 +92,20 @@ pub fn confinement() -> Confinement {
     Confinement {
         seccomp_filter: field("Seccomp") == "2",
         cap_sys_ptrace: sys_ptrace("CapEff"),
+        programs_have_sys_ptrace: sys_ptrace("CapAmb") || exec_gives(field("Uid"), sys_ptrace("CapBnd")),
         root_has_sys_ptrace: sys_ptrace("CapBnd"),
         user_namespace: identity.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"],
     }
+}
+
+/// Whether exec gives a capability that may be had at all: to root, unless that was switched off.
+/// `users` are the user ids as `/proc` states them.
+fn exec_gives(users: &str, may_be_had: bool) -> bool {
+    const NO_ROOT: libc::c_int = 1;
+    // SAFETY: reads a setting of this thread.
+    let bits = unsafe { libc::prctl(libc::PR_GET_SECUREBITS) };
+    let is_root = users.split_whitespace().take(2).any(|user| user == "0");
+    may_be_had && is_root && bits & NO_ROOT == 0
 }
 
 /// Reads a setting below `/sys` or `/proc/sys`, trimmed; `None` when it is absent.

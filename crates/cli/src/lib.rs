@@ -14,6 +14,7 @@ mod agent;
 mod bench;
 mod cgroup;
 mod cli;
+mod container_kills;
 mod device_name;
 mod device_warnings;
 mod doctor;

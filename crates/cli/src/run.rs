@@ -13,7 +13,14 @@
 //! When the front is killed, the supervisor ends the tree.
 
 use crate::{
-    agent, cgroup, cli::RunArguments, device_warnings, doctor::Findings, error::Error, folio_option, front,
+    agent, cgroup,
+    cli::RunArguments,
+    container_kills::{self, ContainerKills},
+    device_warnings,
+    doctor::Findings,
+    error::Error,
+    folio_option,
+    front::Front,
     host,
 };
 use folioswap_group::{decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE};
@@ -42,6 +49,7 @@ const LIMIT_PER_RAM_MAX: u64 = 1024;
 /// Every refusal, before anything is started.
 pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error> {
     let (settings, start) = prepare(arguments, &inherited.limits)?;
+    let container = ContainerKills::begin();
     let (ours, theirs) = Link::pair().map_err(Error::system("socketpair"))?;
     let stderr = descriptors::saved_stderr();
     // Signals are blocked before the fork, so that none is lost between front and supervisor.
@@ -52,13 +60,14 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
     match pid {
         -1 => Err(Error::System { doing: "fork", source: std::io::Error::last_os_error() }),
         0 => {
-            drop((ours, signals, stderr));
+            drop((ours, signals, stderr, container));
             let front = rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid() as u32);
             supervisor::run(settings, start, theirs, inherited, front);
         }
         supervisor => {
             drop((theirs, settings, start));
-            Ok(front::wait_for(supervisor, &ours, &signals, stderr.as_ref()))
+            let front = Front { link: &ours, signals: &signals, stderr: stderr.as_ref(), container };
+            Ok(front.wait_for(supervisor))
         }
     }
 }
@@ -105,11 +114,7 @@ fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start
         .map_or(FolioOrders::ALL, |option| option.orders(|| host::setting(folio_option::INHERITED)));
     let settings = Settings {
         limit,
-        reserve: if arguments.memory.is_some() {
-            0
-        } else {
-            (limit / 8).max(CGROUP_RESERVE_MIN).min(limit / 3)
-        },
+        reserve: if arguments.memory.is_some() { 0 } else { container_kills::reserve(limit) },
         scope,
         folio_orders,
         page_cluster: arguments.page_cluster,
@@ -137,16 +142,18 @@ fn refuse_nesting() -> Result<(), Error> {
     }
 }
 
-/// The least that is left to the kernel of the limit of a cgroup, in bytes.
-const CGROUP_RESERVE_MIN: u64 = 16 << 20;
-
 fn limit(arguments: &RunArguments) -> Result<u64, Error> {
     let ram = host::memory_bytes();
     match arguments.memory {
         Some(given) if given / LIMIT_PER_RAM_MAX > ram => {
             Err(Error::LimitTooLarge { given: size::show(given), ram: size::show(ram) })
         }
-        Some(given) => Ok(given),
+        Some(given) => {
+            container_kills::warning(given, cgroup::memory_limit().as_ref())
+                .into_iter()
+                .for_each(|line| eprint!("{line}"));
+            Ok(given)
+        }
         None => match cgroup::memory_limit() {
             None => Err(Error::NoLimit),
             Some(limit) if limit.bytes < size::LIMIT_MIN => {

@@ -124,6 +124,8 @@ fn doctor_states_the_same_in_text_and_json() {
     assert_eq!(json["works"], status == 0);
     assert_eq!(text.contains("`folioswap run` works here"), status == 0);
     assert!(json["userfaultfd"]["features"]["MOVE"].is_boolean());
+    assert_eq!(json["swap_file"]["contents"], "plain");
+    assert!(status != 0 || text.contains("file:/var/tmp,prio=0,encrypt=yes` encrypts it"), "{text}");
 }
 
 #[test]

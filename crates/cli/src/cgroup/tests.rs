@@ -1,5 +1,13 @@
 use super::*;
 
+fn own(membership: &str, mounts: &str) -> Own {
+    Own { membership: membership.to_owned(), mounts: mounts.to_owned() }
+}
+
+fn find(membership: &str, mounts: &str, ram: u64) -> Option<Limit> {
+    super::find(&own(membership, mounts).directories(), ram)
+}
+
 fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("folioswap-cgroup-{}-{name}", std::process::id()));
     fs::create_dir_all(path.join("a/b")).expect("temporary directory");
@@ -27,4 +35,24 @@ fn v1_states_the_limit_of_its_hierarchy() {
     let found = find("4:memory:/a\n1:cpu:/\n", &mounts, 1 << 40).expect("a limit");
     assert_eq!(found.bytes, 512 << 20);
     fs::remove_dir_all(top).expect("removed");
+}
+
+#[test]
+fn kills_are_counted_from_when_counting_began() {
+    let top = directory("kills");
+    let (new, old) = (top.join("a/memory.events"), top.join("b/memory.oom_control"));
+    fs::create_dir(top.join("b")).expect("made");
+    fs::write(&new, "low 0\noom 9\noom_kill 3\noom_group_kill 0\n").expect("written");
+    fs::write(&old, "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n").expect("written");
+    let place = top.display();
+    let mounts = format!(
+        "30 23 0:26 / {place} rw - cgroup2 cgroup2 rw\n35 31 0:32 / {place} rw - cgroup cgroup rw,memory\n"
+    );
+    let kills = OomKills::at(own("0::/a\n4:memory:/b\n", &mounts).directories());
+    assert_eq!(kills.since(), 0);
+    fs::write(&new, "low 0\noom 9\noom_kill 4\n").expect("written");
+    fs::write(&old, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").expect("written");
+    assert_eq!(kills.since(), 3);
+    fs::remove_dir_all(top).expect("removed");
+    assert_eq!(kills.since(), 0, "a cgroup that is gone says nothing");
 }

@@ -17,6 +17,7 @@ fn every_refusal_says_what_mends_it() {
         confinement: Confinement {
             seccomp_filter: false,
             cap_sys_ptrace: false,
+            programs_have_sys_ptrace: true,
             root_has_sys_ptrace: false,
             user_namespace: false,
         },
@@ -36,4 +37,6 @@ fn every_refusal_says_what_mends_it() {
     assert!(findings.refusal().contains("bookworm-backports"));
     findings.probe.features = 0x1ffff;
     assert!(findings.works() && findings.problems().is_empty());
+    findings.confinement.programs_have_sys_ptrace = false;
+    assert!(!findings.works() && findings.refusal().contains("setcap -r"));
 }

@@ -22,6 +22,12 @@ fn a_namespace_of_processes_is_a_container() {
 }
 
 #[test]
+fn root_gets_by_exec_what_may_be_had() {
+    assert!(exec_gives("0\t0\t0\t0", true) && exec_gives("1000\t0\t0\t0", true));
+    assert!(!exec_gives("0\t0\t0\t0", false) && !exec_gives("1000\t1000\t0\t0", true));
+}
+
+#[test]
 fn choices_are_read() {
     assert_eq!(folioswap_peer::chosen("always [madvise] never"), Some("madvise"));
     assert!(memory_bytes() > 1 << 28);

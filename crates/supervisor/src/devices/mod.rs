@@ -41,7 +41,7 @@ use std::{
 };
 
 /// The directory of the built-in file.
-const BUILT_IN_DIRECTORY: &str = "/var/tmp";
+pub const BUILT_IN_DIRECTORY: &str = "/var/tmp";
 /// The priority of a device without `prio=`.
 const PRIORITY_DEFAULT: i32 = -1;
 /// Descriptors that a member needs besides one for each device.
