@@ -51,7 +51,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
 
 #define CHECK(condition)                                                                                              \
     do {                                                                                                              \
-        if (!(condition)) FAIL("not so: %s (%s)", #condition, strerrordesc_np(errno));                                 \
+        if (!(condition)) FAIL("not so: %s (%s)", #condition, strerror(errno));                                 \
     } while (0)
 
 // Half of the words are noise, so that LZ4 halves such a page.

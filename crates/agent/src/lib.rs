@@ -10,6 +10,7 @@
 //! threads.
 #![no_std]
 
+mod bytes;
 mod environment;
 mod exec;
 mod libc;

@@ -8,14 +8,39 @@ unsafe extern "C" {
     fn dlerror() -> *mut c_char;
     /// The C library's environment.
     pub static environ: *const *const c_char;
-    /// Registers fork handlers; `pthread_atfork` itself is not a dynamic symbol.
-    pub fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        dso: *mut c_void,
-    ) -> c_int;
     fn __errno_location() -> *mut c_int;
+    #[link_name = "folioswap_register_atfork"]
+    static REGISTER_ATFORK: Option<RegisterAtfork>;
+}
+
+// The symbol is weak, because the dynamic linker of another C library (musl) would refuse to start
+// a program for want of it. The word is zero there.
+core::arch::global_asm!(
+    ".weak __register_atfork",
+    ".pushsection .data.rel.ro, \"aw\"",
+    ".p2align 3",
+    ".globl folioswap_register_atfork",
+    ".hidden folioswap_register_atfork",
+    ".type folioswap_register_atfork, @object",
+    ".size folioswap_register_atfork, 8",
+    "folioswap_register_atfork:",
+    ".quad __register_atfork",
+    ".popsection",
+);
+
+/// Registers fork handlers; the last argument is the caller's object, or null.
+pub type RegisterAtfork = unsafe extern "C" fn(
+    prepare: Option<extern "C" fn()>,
+    parent: Option<extern "C" fn()>,
+    child: Option<extern "C" fn()>,
+    dso: *mut c_void,
+) -> c_int;
+
+/// The function that registers fork handlers (`pthread_atfork` itself is no dynamic symbol); `None`
+/// in a program whose C library is not glibc.
+pub fn register_atfork() -> Option<RegisterAtfork> {
+    // SAFETY: the dynamic linker has written the word before any code of this object runs.
+    unsafe { REGISTER_ATFORK }
 }
 
 /// Sets the calling thread's errno.

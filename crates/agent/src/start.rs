@@ -25,6 +25,9 @@ const CONTROL_BLOCK_BELOW: usize = 64 << 10;
 const CONTROL_BLOCK_ABOVE: usize = 8 << 10;
 
 extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const core::ffi::c_char) {
+    // Without it there is no way to follow forks, and the arguments of a constructor are glibc's:
+    // the program runs unmanaged.
+    let Some(register_atfork) = libc::register_atfork() else { return };
     if engine().is_some() {
         return;
     }
@@ -38,12 +41,7 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     // SAFETY: the handlers stay loaded, because a preloaded object is never unloaded.
     unsafe {
-        libc::__register_atfork(
-            Some(before_fork),
-            Some(after_fork_parent),
-            Some(after_fork_child),
-            null_mut(),
-        )
+        register_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child), null_mut())
     };
     if fork::start(engine).is_err() {
         engine.give_up();
