@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests. Looks for Rust first, then installs what they need with apt when it is root; says what it skips otherwise.
 #
-#   scripts/test.sh                 everything (35 to 50 minutes on two cores)
+#   scripts/test.sh                 everything (30 to 50 minutes on two cores)
 #   scripts/test.sh checks          formatting, lints, licences, documentation, names and links (scripts/tidy.py)
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
@@ -30,9 +30,11 @@ export FOLIOSWAP_SKIP_FILE=$logs/skipped
 : >"$FOLIOSWAP_SKIP_FILE"
 failures=()
 policy=
+beside= # the number and the process of test binaries that run beside others
 wheel= # the process that builds the Python package, if one does
 clean() {
     [ -z "$wheel" ] || kill "$wheel" 2>/dev/null
+    [ -z "$beside" ] || kill "${beside#* }" 2>/dev/null
     rm -rf "$logs"
     [ -z "$policy" ] || rm -f "$policy"
 }
@@ -60,28 +62,57 @@ check() { # NAME COMMAND...: makes one check
         echo "FAILED: $name"
     fi
 }
-tests() { # NAME COMMAND...: runs test binaries and adds their sums
-    local name=$1 status ok bad ignored notes before after
+run_tests() { # NUMBER COMMAND...: runs test binaries; what they say, skip and return is kept under this number
+    local kept=$logs/tests.$1
     shift
-    say "$name"
-    before=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
+    : >"$kept.skipped"
     # SIGINT and SIGHUP are ignored when this script runs in the background or under nohup. The tests find all signals as
     # at a login.
-    env --default-signal "$@" 2>&1 | tee "$logs/tests"
-    status=${PIPESTATUS[0]}
-    after=$(grep -c '^SKIP ' "$FOLIOSWAP_SKIP_FILE")
-    notes=$((after - before))
+    FOLIOSWAP_SKIP_FILE=$kept.skipped env --default-signal "$@" >"$kept" 2>&1
+    echo $? >"$kept.status"
+}
+add_sums() { # NUMBER NAME: adds the sums of test binaries that have run
+    local kept=$logs/tests.$1 status ok bad ignored notes
+    status=$(cat "$kept.status" 2>/dev/null || echo 1)
+    notes=$(grep -c '^SKIP ' "$kept.skipped")
+    cat "$kept.skipped" >>"$FOLIOSWAP_SKIP_FILE"
     read -r ok bad ignored < <(awk '/^test result: / {
         for (i = 1; i < NF; i++) { if ($(i+1) ~ /^passed/) p += $i; if ($(i+1) ~ /^failed/) f += $i; if ($(i+1) ~ /^ignored/) g += $i }
-    } END { print p + 0, f + 0, g + 0 }' "$logs/tests")
+    } END { print p + 0, f + 0, g + 0 }' "$kept")
     # A test that skips itself has passed as far as cargo can tell.
     passed=$((passed + ok - notes)) failed=$((failed + bad)) skipped=$((skipped + ignored + notes))
     while read -r line; do failures+=("$line"); done < <(awk '/^failures:/ { on = 1; next } /^test result/ { on = 0 }
-        on && /^    [a-zA-Z0-9_:]+( - .*)?$/ { print $1 }' "$logs/tests" | sort -u)
+        on && /^    [a-zA-Z0-9_:]+( - .*)?$/ { print $1 }' "$kept" | sort -u)
     if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then # it did not compile, or a binary died
         failed=$((failed + 1))
-        failures+=("$name: exit status $status")
+        failures+=("$2: exit status $status")
     fi
+}
+runs=0
+tests() { # NAME COMMAND...: runs test binaries and adds their sums
+    local name=$1
+    shift
+    say "$name"
+    runs=$((runs + 1))
+    run_tests $runs "$@" &
+    # The output is seen as it comes.
+    tail -n +1 -s 0.2 --pid=$! -F "$logs/tests.$runs" 2>/dev/null
+    wait $!
+    add_sums $runs "$name"
+}
+begin_tests() { # COMMAND...: starts test binaries that leave a processor idle most of the time
+    runs=$((runs + 1))
+    run_tests $runs "$@" &
+    beside="$runs $!"
+}
+finish_tests() { # NAME: waits for them, and adds their sums
+    local number process
+    read -r number process <<<"$beside"
+    say "$1"
+    wait "$process"
+    beside=
+    cat "$logs/tests.$number"
+    add_sums "$number" "$1"
 }
 
 # Everything is built once. Each later command selects the whole workspace too, so cargo gives every crate the same features
@@ -109,7 +140,7 @@ install() { # installs the programs that the tests run
     local wanted=() command package pair
     for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils \
-        openssl:openssl sha256sum:coreutils setpriv:util-linux fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl; do
+        openssl:openssl sha256sum:coreutils setpriv:util-linux setcap:libcap2-bin musl-gcc:musl-tools nm:binutils fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl; do
         command=${pair%%:*} package=${pair#*:}
         command -v "$command" >/dev/null || wanted+=("$package")
     done
@@ -183,12 +214,21 @@ checks() {
         cargo doc --release --no-deps --manifest-path crates/agent/Cargo.toml
 }
 
+# Test targets of the command that play members of a group: most of their time they wait for a supervisor. They run beside
+# the checks, and beside the tests of the other crates.
+waiting=(agents_name damaged_segment hostile_members hostile_reports supervisor_members supervisor_processes supervisor_reports)
+begin_waiting() {
+    begin_tests cargo test --release --no-fail-fast --workspace "${waiting[@]/#/--test=}"
+}
+
 unit() {
     local names=()
-    mapfile -t names < <(tests_of_crates)
+    mapfile -t names < <(tests_of_crates | grep -vxF "$(printf '%s\n' "${waiting[@]}")")
+    [ -n "$beside" ] || begin_waiting
     # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
     export FOLIOSWAP_FUZZ_SECONDS=${FOLIOSWAP_FUZZ_SECONDS:-60}
     tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
+    finish_tests "tests of the command with members of a group"
     tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
     without_system
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
@@ -201,8 +241,8 @@ unit() {
             run() { timeout 1500 cargo +nightly miri test -p folioswap-slots "$@" \
                 -- --skip every_order --skip payload_is_zero --skip no_more_groups 2>&1; }
             export MIRIFLAGS=-Zmiri-disable-isolation
-            run --test groups --test handle --test threads >"$0" & other=$!
-            run --test cluster_scan --test oracle; status=$?
+            run --test groups --test handle --test threads --test oracle >"$0" & other=$!
+            run --test cluster_scan; status=$?
             wait "$other" || status=$?
             cat "$0"; exit "$status"' "$logs/miri"
     else
@@ -282,7 +322,7 @@ acceptance() {
         case $name in
             # bench changes the settings of huge pages, on which orders relies: both are in one lane.
             advice | bench | exec | exec_forms | orders | recompression | tmpfs | tmpfs_devices | tmpfs_programs | trace | tree) second+=("--test=$name") ;;
-            device_faults | ending | input_output | mappings | nbd | readahead | swap_devices | swapoff) third+=("--test=$name") ;;
+            device_faults | ending | input_output | mappings | nbd | readahead | swap_devices | swapoff | verified) third+=("--test=$name") ;;
             *) first+=("--test=$name") ;;
         esac
     done < <(test_targets crates/acceptance/tests)
@@ -312,6 +352,7 @@ if ! cargo build --release --workspace "${built[@]}"; then
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 fi
+[ "$what" != all ] || begin_waiting
 [ "$what" != all ] && [ "$what" != checks ] || checks
 [ "$what" != all ] && [ "$what" != unit ] || unit
 [ "$what" != all ] && [ "$what" != python ] || python

@@ -15,8 +15,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use supervisor_support::{
     members::{
-        Member, answer, assert_answers, assert_closed, become_nobody, exit_status, fork, hello, is_root, lines,
-        nobody, note, pair, pass, play, says, stirs, succeeds, take, userfault,
+        Member, answer, assert_answers, assert_closed, become_nobody, exit_status, fork, hello, is_root,
+        lines, nobody, note, pair, pass, play, says, stirs, succeeds, take, userfault,
     },
     state, wait_until,
 };
