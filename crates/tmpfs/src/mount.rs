@@ -8,6 +8,7 @@ use crate::{
 };
 use folioswap_shmem::{HugePolicy, ShmemSpace, SwapDevice};
 use fuser::{Config, Session, SessionACL};
+use rustix::io::Errno;
 use std::{
     fs, io,
     path::PathBuf,
@@ -191,6 +192,13 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
     Ok(Mounted { tmpfs, cache, number, session, invalidator })
 }
 
+/// Whether a file system of this device number is mounted here.
+fn is_mounted((major, minor): (u32, u32)) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let number = format!("{major}:{minor}");
+    mounts.lines().any(|line| line.split(' ').nth(2) == Some(&number))
+}
+
 /// Lets the kernel read ahead a quarter of its page cache's bound, 1 to 4 MiB: requests of 1 MiB
 /// for several threads at once, of which some decompress pages while others wait for a device. It
 /// needs root; without it the kernel reads 128 KiB ahead.
@@ -209,7 +217,18 @@ impl Mounted {
         self.cache.stop();
         self.tmpfs.control.stop();
         drop(self.invalidator.join());
-        ended
+        match ended {
+            // The kernel answers so, instead of ENODEV, to a thread that has just taken a request
+            // when the last use of the mount ends. An abort by the administrator gives the same
+            // error, and leaves the mount.
+            Err(error)
+                if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error())
+                    && !self.number.is_some_and(is_mounted) =>
+            {
+                Ok(())
+            }
+            ended => ended,
+        }
     }
 
     /// Returns the major and minor number of the mount's device, as in the third field of

@@ -12,3 +12,10 @@ fn a_limit_is_never_shared_out_twice() {
         }
     }
 }
+
+#[test]
+fn a_file_system_is_known_by_its_number() {
+    let root = rustix::fs::stat("/").expect("there is a root");
+    assert!(is_mounted((rustix::fs::major(root.st_dev), rustix::fs::minor(root.st_dev))));
+    assert!(!is_mounted((u32::MAX, 0)));
+}
