@@ -197,7 +197,9 @@ checks() {
     fi
     if cargo clippy --version >/dev/null 2>&1; then
         check "lints" cargo clippy --release --workspace --all-targets -- -D warnings
-        check "lints of the Python extension" cargo clippy --release --manifest-path python/Cargo.toml -- -D warnings
+        # In the same directory what both need is checked once.
+        check "lints of the Python extension" cargo clippy --release --manifest-path python/Cargo.toml \
+            --target-dir "${CARGO_TARGET_DIR:-target}" -- -D warnings
         check "lints of the agent" cargo clippy --release --manifest-path crates/agent/Cargo.toml -- -D warnings
     else
         skip "cargo clippy is not installed (rustup component add clippy)"
