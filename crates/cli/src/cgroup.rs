@@ -17,7 +17,13 @@ pub struct Limit {
 
 /// Finds the limit of this process. A limit that is not below the machine's memory counts as none.
 pub fn memory_limit() -> Option<Limit> {
-    find(&Own::read()?.directories(), crate::host::memory_bytes())
+    find(&own_directories(), crate::host::memory_bytes())
+}
+
+/// The limit of this process, as [`memory_limit`] finds it, and the kernel's kills from now on.
+pub fn memory_limit_with_kills() -> Option<(Limit, OomKills)> {
+    let directories = own_directories();
+    Some((find(&directories, crate::host::memory_bytes())?, OomKills::begin(&directories)))
 }
 
 /// The kernel's kills for want of memory in the cgroup of this process.
@@ -30,13 +36,8 @@ pub struct OomKills {
 }
 
 impl OomKills {
-    /// Begins to count; `None` where the kernel does not say.
-    pub fn begin() -> Option<Self> {
-        Some(Self::at(Own::read()?.directories()))
-    }
-
-    fn at(directories: Vec<Directory>) -> Self {
-        let counters = directories.into_iter().map(|it| match it.version {
+    fn begin(directories: &[Directory]) -> Self {
+        let counters = directories.iter().map(|it| match it.version {
             Version::Two => it.path.join("memory.events"),
             Version::One => it.path.join("memory.oom_control"),
         });
@@ -59,12 +60,6 @@ fn kills(counters: &[PathBuf]) -> u64 {
     counters.iter().filter_map(count).fold(0, u64::saturating_add)
 }
 
-/// What `/proc` says of the cgroups of this process.
-struct Own {
-    membership: String,
-    mounts: String,
-}
-
 /// A version of the cgroup interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -81,36 +76,31 @@ struct Directory {
     path: PathBuf,
 }
 
-impl Own {
-    fn read() -> Option<Self> {
-        Some(Own {
-            membership: fs::read_to_string("/proc/self/cgroup").ok()?,
-            mounts: fs::read_to_string("/proc/self/mountinfo").ok()?,
-        })
-    }
+/// The directories for this process; none where the kernel does not say.
+fn own_directories() -> Vec<Directory> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    directories(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+}
 
-    fn directories(&self) -> Vec<Directory> {
-        let is_memory =
-            |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|o| o == "memory");
-        let mut found = Vec::new();
-        for line in self.membership.lines() {
-            let mut fields = line.splitn(3, ':');
-            let (Some(hierarchy), Some(controllers), Some(path)) =
-                (fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            let (version, mounted) = if hierarchy == "0" && controllers.is_empty() {
-                (Version::Two, mounted(&self.mounts, path, |kind, _| kind == "cgroup2"))
-            } else if controllers.split(',').any(|controller| controller == "memory") {
-                (Version::One, mounted(&self.mounts, path, is_memory))
-            } else {
-                continue;
-            };
-            found.extend(mounted.into_iter().map(|(top, path)| Directory { version, top, path }));
-        }
-        found
+fn directories(membership: &str, mounts: &str) -> Vec<Directory> {
+    let is_memory = |kind: &str, options: &str| kind == "cgroup" && options.split(',').any(|o| o == "memory");
+    let mut found = Vec::new();
+    for line in membership.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(hierarchy), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (version, mounted) = if hierarchy == "0" && controllers.is_empty() {
+            (Version::Two, mounted(mounts, path, |kind, _| kind == "cgroup2"))
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            (Version::One, mounted(mounts, path, is_memory))
+        } else {
+            continue;
+        };
+        found.extend(mounted.into_iter().map(|(top, path)| Directory { version, top, path }));
     }
+    found
 }
 
 fn find(directories: &[Directory], ram: u64) -> Option<Limit> {

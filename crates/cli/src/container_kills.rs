@@ -1,6 +1,6 @@
 //! The kernel's kills at the limit of the container, which no limit of ours above it can prevent.
 
-use crate::cgroup::{Limit, OomKills, memory_limit};
+use crate::cgroup::{Limit, OomKills, memory_limit_with_kills};
 use folioswap_supervisor::size;
 
 /// The least that is left to the kernel of the limit of a cgroup, in bytes.
@@ -39,7 +39,12 @@ pub struct ContainerKills {
 impl ContainerKills {
     /// Begins to count; `None` without a container's limit.
     pub fn begin() -> Option<Self> {
-        Some(ContainerKills { limit: memory_limit()?, kills: OomKills::begin()? })
+        memory_limit_with_kills().map(|(limit, kills)| ContainerKills { limit, kills })
+    }
+
+    /// The limit of the container.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
     }
 
     /// A line that names the kills, if there were any.

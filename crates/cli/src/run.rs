@@ -13,7 +13,8 @@
 //! When the front is killed, the supervisor ends the tree.
 
 use crate::{
-    agent, cgroup,
+    agent,
+    cgroup::Limit,
     cli::RunArguments,
     container_kills::{self, ContainerKills},
     device_warnings,
@@ -48,8 +49,9 @@ const LIMIT_PER_RAM_MAX: u64 = 1024;
 /// # Errors
 /// Every refusal, before anything is started.
 pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error> {
-    let (settings, start) = prepare(arguments, &inherited.limits)?;
     let container = ContainerKills::begin();
+    let limit_of_container = container.as_ref().map(ContainerKills::limit);
+    let (settings, start) = prepare(arguments, &inherited.limits, limit_of_container)?;
     let (ours, theirs) = Link::pair().map_err(Error::system("socketpair"))?;
     let stderr = descriptors::saved_stderr();
     // Signals are blocked before the fork, so that none is lost between front and supervisor.
@@ -72,10 +74,14 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
     }
 }
 
-fn prepare(arguments: &RunArguments, limits: &Limits) -> Result<(Settings, Start), Error> {
+fn prepare(
+    arguments: &RunArguments,
+    limits: &Limits,
+    container: Option<&Limit>,
+) -> Result<(Settings, Start), Error> {
     refuse_nesting()?;
     limits.raise()?;
-    let limit = limit(arguments)?;
+    let limit = limit(arguments, container)?;
     let name = arguments.command.first().expect("clap requires CMD");
     let program = program::find(name)?;
     let findings = Findings::new();
@@ -142,19 +148,17 @@ fn refuse_nesting() -> Result<(), Error> {
     }
 }
 
-fn limit(arguments: &RunArguments) -> Result<u64, Error> {
+fn limit(arguments: &RunArguments, container: Option<&Limit>) -> Result<u64, Error> {
     let ram = host::memory_bytes();
     match arguments.memory {
         Some(given) if given / LIMIT_PER_RAM_MAX > ram => {
             Err(Error::LimitTooLarge { given: size::show(given), ram: size::show(ram) })
         }
         Some(given) => {
-            container_kills::warning(given, cgroup::memory_limit().as_ref())
-                .into_iter()
-                .for_each(|line| eprint!("{line}"));
+            container_kills::warning(given, container).into_iter().for_each(|line| eprint!("{line}"));
             Ok(given)
         }
-        None => match cgroup::memory_limit() {
+        None => match container {
             None => Err(Error::NoLimit),
             Some(limit) if limit.bytes < size::LIMIT_MIN => {
                 Err(Error::CgroupLimitTooSmall { found: size::show(limit.bytes) })

@@ -1,11 +1,7 @@
 use super::*;
 
-fn own(membership: &str, mounts: &str) -> Own {
-    Own { membership: membership.to_owned(), mounts: mounts.to_owned() }
-}
-
 fn find(membership: &str, mounts: &str, ram: u64) -> Option<Limit> {
-    super::find(&own(membership, mounts).directories(), ram)
+    super::find(&directories(membership, mounts), ram)
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -48,7 +44,7 @@ fn kills_are_counted_from_when_counting_began() {
     let mounts = format!(
         "30 23 0:26 / {place} rw - cgroup2 cgroup2 rw\n35 31 0:32 / {place} rw - cgroup cgroup rw,memory\n"
     );
-    let kills = OomKills::at(own("0::/a\n4:memory:/b\n", &mounts).directories());
+    let kills = OomKills::begin(&directories("0::/a\n4:memory:/b\n", &mounts));
     assert_eq!(kills.since(), 0);
     fs::write(&new, "low 0\noom 9\noom_kill 4\n").expect("written");
     fs::write(&old, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").expect("written");

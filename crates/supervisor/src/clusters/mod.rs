@@ -58,7 +58,7 @@ pub enum SlotError {
 
 /// The clusters that an owner may get.
 #[derive(Clone, Copy)]
-pub struct Wanted {
+pub struct Allowance {
     /// The devices that the owner accepts, one bit each.
     pub devices: u64,
     /// The most clusters of each device, by device number.
@@ -187,10 +187,10 @@ impl Clusters {
         &mut self,
         writer: DecisionsWriter<'_>,
         owner: &mut Bits,
-        wanted: Wanted,
+        wanted: Allowance,
         count: usize,
     ) -> Vec<u32> {
-        let Wanted { devices: mut wanted, mut most } = wanted;
+        let Allowance { devices: mut wanted, mut most } = wanted;
         let mut granted = Vec::new();
         while granted.len() < count {
             let Some(device) = self.requeue_next(wanted) else { break };

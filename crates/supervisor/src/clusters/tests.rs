@@ -9,11 +9,11 @@ use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use std::path::Path;
 
 /// Any number of clusters of device 0, and of device 1.
-const FIRST: Wanted = all_of(1);
-const SECOND: Wanted = all_of(2);
+const FIRST: Allowance = all_of(1);
+const SECOND: Allowance = all_of(2);
 
-const fn all_of(devices: u64) -> Wanted {
-    Wanted { devices, most: [u32::MAX; DEVICES_MAX] }
+const fn all_of(devices: u64) -> Allowance {
+    Allowance { devices, most: [u32::MAX; DEVICES_MAX] }
 }
 
 fn description(kind: DeviceKind, first_cluster: u32, clusters: u32) -> DeviceDescription {
@@ -95,7 +95,7 @@ fn equals_take_turns_and_priorities_do_not() {
 fn an_owner_gets_no_more_of_a_device_than_it_may() {
     let (memory, mut clusters) = device(9);
     let mut owner = Bits::default();
-    let most = |count| Wanted { most: [count; DEVICES_MAX], ..FIRST };
+    let most = |count| Allowance { most: [count; DEVICES_MAX], ..FIRST };
     assert_eq!(clusters.grant(memory.writer(), &mut owner, most(2), 5), [0, 1]);
     assert!(clusters.grant(memory.writer(), &mut owner, most(0), 5).is_empty());
     assert!(!memory.group().decisions.devices[0].is_full(), "others may have more");

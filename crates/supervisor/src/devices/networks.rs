@@ -7,9 +7,9 @@ use folioswap_nbd::{
     key::KeyError,
     service::{LinkOwner, Service, Told},
 };
+use rustix::fd::OwnedFd;
 
 pub use folioswap_nbd::service::Access;
-use rustix::fd::OwnedFd;
 
 /// One network device.
 struct Network {

@@ -3,7 +3,7 @@
 use crate::{
     clusters::bits::Bits,
     devices::networks::MemberLink,
-    processes::{orphans::Sender, userfault::Userfault},
+    processes::{orphans::Sender, peer::Peer, userfault::Userfault},
     recording::MemberRing,
 };
 use folioswap_group::protocol::ForkToken;
@@ -64,6 +64,27 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The connection of a process that has said nothing yet. `serial` was given to no other.
+    pub fn new(socket: OwnedFd, serial: u64, peer: Peer, kinship: Kinship, now: Instant) -> Self {
+        let Peer { pid, user, process } = peer;
+        Connection {
+            socket,
+            serial,
+            pid,
+            user,
+            process,
+            kinship,
+            role: Role::New,
+            pager: Pager::GoesOn,
+            silent_since: Some(now),
+            clusters: Bits::default(),
+            address_space: 0,
+            userfaults: Vec::new(),
+            ring: None,
+            links: Vec::new(),
+        }
+    }
+
     /// The process, as the sender of userfaultfds.
     pub fn sender(&self) -> Sender {
         Sender { pid: self.pid, user: self.user }

@@ -9,7 +9,7 @@ use super::{
     Supervisor,
     members::{After, sent},
 };
-use crate::{clusters::Wanted, ipc::wire, processes::proc};
+use crate::{clusters::Allowance, ipc::wire, processes::proc};
 use folioswap_group::{
     devices::DEVICES_MAX,
     protocol::{CLUSTERS_PER_MESSAGE, Kind, Message},
@@ -32,7 +32,7 @@ impl Supervisor {
         let granted = self.clusters.grant(
             self.settings.memory.writer(),
             &mut connection.clusters,
-            Wanted { devices, most },
+            Allowance { devices, most },
             count as usize,
         );
         // It may use them as soon as it reads the answer.

@@ -3,10 +3,9 @@
 use super::{
     Supervisor,
     bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
-    connection::{Connection, Kinship, Pager, PendingFork, Role},
+    connection::{Connection, Kinship, PendingFork, Role},
 };
 use crate::{
-    clusters::bits::Bits,
     devices::networks::Access,
     ipc::wire,
     processes::{
@@ -42,32 +41,17 @@ impl Supervisor {
         for _ in 0..ACCEPTED_PER_ROUND {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(socket) = accept_with(&self.settings.listener, flags) else { return };
-            let Ok(Peer { pid, user, process }) = Peer::of(&socket) else { continue };
-            let kinship = if proc::descends_from(pid, std::process::id()) {
+            let Ok(peer) = Peer::of(&socket) else { continue };
+            let kinship = if proc::descends_from(peer.pid, std::process::id()) {
                 Kinship::Descendant
             } else {
                 Kinship::Stranger
             };
             // The look was at another process if this one has ended and its number was given away.
-            if !peer::exists(&process) || kinship == Kinship::Stranger && !is_root_or_owner(user) {
+            if !peer::exists(&peer.process) || kinship == Kinship::Stranger && !is_root_or_owner(peer.user) {
                 continue;
             }
-            self.connections.push(Connection {
-                socket,
-                serial: self.next_serial,
-                pid,
-                user,
-                process,
-                kinship,
-                role: Role::New,
-                pager: Pager::GoesOn,
-                silent_since: Some(now),
-                clusters: Bits::default(),
-                address_space: 0,
-                userfaults: Vec::new(),
-                ring: None,
-                links: Vec::new(),
-            });
+            self.connections.push(Connection::new(socket, self.next_serial, peer, kinship, now));
             self.next_serial += 1;
         }
     }

@@ -11,19 +11,18 @@ use super::{
     steps::Costly,
 };
 use crate::{
-    clusters::bits::Bits,
     devices::{self, Wanted},
     ipc::{
         group_memory::GroupMemory,
         link::{Link, Packet, Remains},
         wire,
     },
-    processes::{limits::Limits, signals::Signals},
+    processes::{limits::Limits, peer::Peer, signals::Signals},
     recording::Recording,
     report::outcome::Outcome,
     supervisor::{
         Settings, Supervisor,
-        connection::{Connection, Kinship, Pager, Role},
+        connection::{Connection, Kinship, Role},
     },
     swap_option,
 };
@@ -336,22 +335,8 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
 
 /// A connection of a puppet that has said nothing.
 pub fn connection(socket: OwnedFd, puppet: &Puppet, kinship: Kinship, now: Instant) -> Connection {
-    Connection {
-        socket,
-        serial: 0,
-        pid: puppet.pid,
-        user: puppet.user,
-        process: puppet.process.try_clone().expect("duplicated"),
-        kinship,
-        role: Role::New,
-        pager: Pager::GoesOn,
-        silent_since: Some(now),
-        clusters: Bits::default(),
-        address_space: 0,
-        userfaults: Vec::new(),
-        ring: None,
-        links: Vec::new(),
-    }
+    let process = puppet.process.try_clone().expect("duplicated");
+    Connection::new(socket, 0, Peer { pid: puppet.pid, user: puppet.user, process }, kinship, now)
 }
 
 impl Client {
