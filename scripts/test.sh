@@ -323,8 +323,8 @@ acceptance() {
     while read -r name; do
         case $name in
             # bench changes the settings of huge pages, on which orders relies: both are in one lane.
-            advice | bench | exec | exec_forms | orders | recompression | tmpfs | tmpfs_devices | tmpfs_programs | trace | tree) second+=("--test=$name") ;;
-            device_faults | ending | input_output | mappings | nbd | readahead | swap_devices | swapoff | verified) third+=("--test=$name") ;;
+            bench | device_faults | exec | exec_forms | mappings | orders | readahead | trace | tree) second+=("--test=$name") ;;
+            advice | input_output | nbd | recompression | swap_devices | swapoff | tmpfs_devices | tmpfs_programs | verified) third+=("--test=$name") ;;
             *) first+=("--test=$name") ;;
         esac
     done < <(test_targets crates/acceptance/tests)

@@ -430,12 +430,62 @@ static void often(size_t bytes) {
     check_all(memory, size, 0);
 }
 
+// The mappings of this process, and its address space in KiB.
+static void address_space(long *mappings, long *kib) {
+    char line[512];
+    *mappings = *kib = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file)) *mappings += 1;
+    CHECK(fclose(file) == 0);
+    CHECK((file = fopen("/proc/self/status", "r")) != NULL);
+    while (fgets(line, sizeof line, file)) sscanf(line, "VmSize: %ld", kib);
+    CHECK(fclose(file) == 0);
+}
+
+// Each generation is the only child of the one before, which has ended. The last has no more
+// mappings and address space than an early one.
+static void dynasty(size_t bytes) {
+    int last = amount(600, 20000);
+    size_t pages = bytes / PAGE;
+    memory = map(bytes);
+    fill_all(memory, bytes, 0);
+    int done[2];
+    CHECK(pipe(done) == 0);
+    pid_t first = fork();
+    CHECK(first >= 0);
+    if (first > 0) {
+        char answer = 0;
+        CHECK(close(done[1]) == 0);
+        wait_ok(first);
+        CHECK(read(done[0], &answer, 1) == 1 && answer == 'y');
+        check_all(memory, bytes, 0);
+        return;
+    }
+    long early_mappings = 0, early_kib = 0, mappings, kib;
+    for (int generation = 1; generation <= last; generation++) {
+        size_t page = mix(generation) % pages;
+        check_page(memory + page * PAGE, page, 0);
+        if (generation == 100) address_space(&early_mappings, &early_kib);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child > 0) _exit(0);
+    }
+    address_space(&mappings, &kib);
+    if (mappings > early_mappings + 8 || kib > early_kib + 4096)
+        FAIL("generation 100 had %ld mappings and %ld KiB, generation %d has %ld and %ld", early_mappings, early_kib,
+             last, mappings, kib);
+    CHECK(write(done[1], "y", 1) == 1);
+    _exit(0);
+}
+
 int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"storm", storm},         {"grandchildren", grandchildren}, {"generations", generations},
         {"orphan", orphan},       {"threads", threads},             {"spawn", spawn},
         {"raw-clone", raw_clone}, {"raw-clone-too-much", raw_clone_too_much}, {"raw-orphan", raw_orphan},       {"advice", advice},
-        {"wiped", wiped},         {"burst", burst},         {"often", often},               {0, 0},
+        {"wiped", wiped},         {"burst", burst},         {"often", often},
+        {"dynasty", dynasty},     {0, 0},
     };
     return run_case(tests, argc, argv);
 }

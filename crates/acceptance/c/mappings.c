@@ -418,6 +418,43 @@ static void lock(size_t bytes) {
     check_all(b, locked, 1);
 }
 
+// All of the program's memory is locked while most of what there was is swapped out: a part of it
+// comes back and stays, and what is mapped later is locked as well.
+static void lock_all(size_t bytes) {
+    size_t kept = 6 * MIB, later = 2 * MIB;
+    char *a = map(bytes), *b = map(kept);
+    fill_all(b, kept, 1);
+    fill_all(a, bytes, 2);
+    check_all(a, bytes, 2);
+    CHECK(munmap(a, bytes) == 0);
+    CHECK(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
+    CHECK(present(b, kept) == kept / PAGE);
+    char *c = map(later);
+    CHECK(present(c, later) == later / PAGE);
+    fill_all(c, later, 3);
+    CHECK(munlockall() == 0);
+    CHECK(mlockall(MCL_CURRENT) == 0);
+    press(bytes);
+    CHECK(present(b, kept) == kept / PAGE && present(c, later) == later / PAGE);
+    CHECK(munlockall() == 0);
+    press(bytes);
+    check_all(b, kept, 1);
+    check_all(c, later, 3);
+    CHECK(mlockall(MCL_CURRENT | MCL_ONFAULT) == 0);
+    check_all(b, kept, 1);
+    errno = 0;
+    CHECK(mlockall(MCL_ONFAULT) == -1 && errno == EINVAL);
+    CHECK(mlockall(64) == -1 && errno == EINVAL);
+}
+
+// More than the limit is locked.
+static void lock_too_much(size_t bytes) {
+    char *a = map(bytes);
+    fill_all(a, bytes, 1);
+    CHECK(mlockall(MCL_CURRENT) == 0);
+    check_all(a, bytes, 1);
+}
+
 // The heap grows and shrinks by brk(2).
 static void heap(size_t bytes) {
     char *start = sbrk(0);
@@ -656,7 +693,9 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
         {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect}, {"protect-too-much", protect_too_much},
-        {"lock", lock},       {"heap", heap},               {"stacks", stacks},         {"grow", grow},
+        {"lock", lock},
+        {"lock-all", lock_all}, {"lock-too-much", lock_too_much},
+        {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},
         {"userfault", own_userfault}, {"zeroes", zeroes},           {"zeroes-forked", zeroes_forked}, {0, 0},
     };

@@ -288,6 +288,24 @@ fn a_static_descendant_is_reported() {
     assert!(unmanaged["peak_bytes"].as_u64() > Some(0), "in the JSON: {unmanaged}");
 }
 
+/// A program whose dynamic linker loads nothing says nothing either; `run` does.
+#[test]
+fn a_program_that_never_joins_is_named() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let linker = c_program("linker", "", &["-static", "-nostdlib", "-ffreestanding"]);
+    let flag = format!("-Wl,--dynamic-linker={}", linker.display());
+    let program = c_program("static", "-of-another-linker", &[&flag]).display().to_string();
+    let output = run_folioswap(&["run", "--memory", "64M", "--", &program]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.starts_with("folioswap: CMD ran without being managed") && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
 /// The dynamic linker of musl loads the agent, which leaves the program alone.
 #[test]
 fn a_descendant_of_another_c_library_runs_and_is_reported() {

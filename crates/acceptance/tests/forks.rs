@@ -40,6 +40,16 @@ fn five_generations() {
     case("generations");
 }
 
+/// A process may have any number of ancestors: the long form has 20 000.
+#[test]
+fn hundreds_of_generations() {
+    let outcome = run("dynasty", &job("dynasty"));
+    assert_eq!(outcome.text(), "ok dynasty\n", "{}", outcome.describe());
+    let stats = outcome.stats.as_ref().expect("statistics");
+    assert_eq!(stats["forks"].as_u64(), Some(job::amount(601, 20_001)), "{}", outcome.describe());
+    assert_eq!(stats["unmanaged"]["processes"], 0, "{}", outcome.describe());
+}
+
 #[test]
 fn forks_from_several_threads_while_others_write() {
     case("threads");

@@ -33,6 +33,7 @@ cases! {
     map_fixed_munmap_and_map_again = "replace",
     protection_is_kept = "protect",
     mlock_brings_in_and_keeps = "lock",
+    mlockall_locks_what_the_program_has = "lock-all",
     brk_grows_and_shrinks = "heap",
     deep_stacks_of_many_threads = "stacks",
     realloc_of_a_huge_buffer = "grow",
@@ -90,11 +91,23 @@ fn more_read_only_memory_than_the_limit() {
     if !job::judging_folioswap() {
         return;
     }
+    ends_for_want_of_memory("protect-too-much");
+}
+
+#[test]
+fn more_locked_memory_than_the_limit() {
+    if !job::judging_folioswap() {
+        return;
+    }
+    ends_for_want_of_memory("lock-too-much");
+}
+
+fn ends_for_want_of_memory(case: &str) {
     let program = c_program("mappings", "", &[]);
-    let job = Job::new([program.as_os_str(), "protect-too-much".as_ref(), "160".as_ref()])
-        .timeout(Duration::from_secs(900));
+    let job =
+        Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900));
     let outcome = job.under(job::engine(40 * MIB));
-    job::report("protect-too-much", &outcome);
+    job::report(case, &outcome);
     job::check_out_of_memory(&outcome);
     outcome.check_limit();
 }

@@ -25,7 +25,9 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 use folioswap_devices::{PageMemory, Prefault};
 use folioswap_policy::lock::SpinLock;
 use folioswap_policy::memory::Memory;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munlock, munmap,
+};
 
 /// The most mappings that can be on record. Mappings grow with the arena, so this bounds the arena
 /// far above any memory.
@@ -212,13 +214,18 @@ impl Arena {
 }
 
 /// Zeroed memory of the process, out of core dumps and without huge pages (the resident memory is
-/// then the memory in use).
+/// then the memory in use). It is not locked either: after mlockall(MCL_FUTURE) the kernel locks
+/// each new mapping, and makes it resident where it can be accessed.
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     unsafe {
-        let start =
-            mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags).ok()?;
+        let start = mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), flags).ok()?;
+        let _ = munlock(start, bytes);
+        if mprotect(start, bytes, MprotectFlags::READ | MprotectFlags::WRITE).is_err() {
+            let _ = munmap(start, bytes);
+            return None;
+        }
         let _ = madvise(start, bytes, Advice::LinuxDontDump);
         let _ = madvise(start, bytes, Advice::LinuxNoHugepage);
         NonNull::new(start.cast())

@@ -5,6 +5,8 @@ use core::sync::atomic::AtomicUsize;
 /// Addresses of workspaces that are made when they are first needed; 0 before.
 #[repr(C)]
 pub struct Workspaces {
+    /// The handler's buffers.
+    pub(crate) buffers: AtomicUsize,
     /// The evictor's workspace for pages that are demoted together.
     pub(crate) demotion: AtomicUsize,
     /// The evictor's workspace for recompression.

@@ -15,11 +15,14 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Maps the engine's buffers, at the first call; `None` without memory.
+    /// The engine's buffers, mapped at the first call; `None` without memory. A forked child's
+    /// handler goes on with the copy that it inherits: buffers for each generation would use the
+    /// arena up.
     pub(crate) fn of(engine: &Engine) -> Option<&'static mut Buffers> {
-        let place = engine.arena.own_mapping(size_of::<Buffers>())?;
-        // SAFETY: the memory is fresh, zeroed and page aligned, and stays mapped for ever.
-        Some(unsafe { place.cast().as_mut() })
+        let mut place = engine.arena.room(&engine.workspaces.buffers)?;
+        // SAFETY: all-zero buffers are valid; they are the handler's alone, of which an engine has
+        // one, and stay mapped for ever.
+        Some(unsafe { place.as_mut() })
     }
 
     pub(crate) fn page(&mut self, index: usize) -> &mut Page {

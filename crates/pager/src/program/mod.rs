@@ -7,8 +7,10 @@
 //! | `announce` | memory that comes in faster than the evictor could follow |
 //! | `advice` | MADV_PAGEOUT, MADV_COLD, MADV_WILLNEED |
 //! | `huge_advice` | MADV_HUGEPAGE, MADV_NOHUGEPAGE |
+//! | `locking` | mlockall |
 
 pub mod advice;
 pub mod announce;
 pub mod events;
 pub mod huge_advice;
+pub mod locking;

@@ -100,20 +100,31 @@ impl Census {
         self.seen.insert(pid, Seen { since: now, entry: None });
     }
 
+    /// Notes that a process is a member now. If a walk came between its exec and its first message,
+    /// it was not unmanaged, but slow.
+    pub fn joined(&mut self, pid: u32) {
+        let Some(entry) = self.seen.get_mut(&pid).and_then(|seen| seen.entry.take()) else { return };
+        let program = &mut self.programs[entry];
+        program.processes -= 1;
+        if program.processes == 0 {
+            program.peak_bytes = 0;
+        }
+    }
+
     /// Notes that a process cannot have a userfaultfd, as its agent has said.
     pub fn cannot_have_userfault(&mut self, pid: u32) {
         self.no_userfault.insert(pid);
     }
 
     /// All programs that were ever unmanaged.
-    pub fn programs(&self) -> &[Unmanaged] {
-        &self.programs
+    pub fn programs(&self) -> impl Iterator<Item = &Unmanaged> {
+        self.programs.iter().filter(|program| program.processes > 0)
     }
 
     /// The names of the programs that took most memory, for a message.
     pub fn largest(&self) -> String {
         const SHOWN: usize = 3;
-        let mut programs: Vec<&Unmanaged> = self.programs.iter().collect();
+        let mut programs: Vec<&Unmanaged> = self.programs().collect();
         programs.sort_by_key(|entry| std::cmp::Reverse(entry.peak_bytes));
         programs.iter().take(SHOWN).map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ")
     }
@@ -207,3 +218,6 @@ fn reason(pid: u32) -> Reason {
         _ => Reason::Other,
     }
 }
+
+#[cfg(test)]
+mod tests;

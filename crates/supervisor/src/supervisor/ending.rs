@@ -15,6 +15,9 @@ use rustix::{
 };
 use std::io::{self, Write};
 
+/// Said of a CMD that the agent was not in, though nothing that `run` looks at beforehand forbade it.
+const NEVER_MANAGED: &str = "folioswap: CMD ran without being managed: the agent was not loaded into it, or could not join; \
+                             nothing of it was swapped\n";
 /// What the message says of the processes that end with the group.
 const ENDED: &str = "ended CMD and everything that it started";
 
@@ -118,7 +121,7 @@ impl Supervisor {
             totals: self.totals.clone(),
             devices,
             devices_now,
-            unmanaged: self.census.programs().to_vec(),
+            unmanaged: self.census.programs().cloned().collect(),
             unmanaged_peak: self.unmanaged_peak,
             recorded,
         };
@@ -126,6 +129,10 @@ impl Supervisor {
             && let Err(error) = writeln!(file, "{:#}", report.json())
         {
             self.say(&format!("folioswap: --stats-json: {error}\n"));
+        }
+        // With a status of its own, and without a word, CMD would seem to have been managed.
+        if self.agent.is_some() && !self.cmd_was_member && matches!(outcome, Outcome::Exited(_)) {
+            self.say(NEVER_MANAGED);
         }
         if self.settings.text_wanted {
             self.say(&report.text());

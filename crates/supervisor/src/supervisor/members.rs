@@ -172,6 +172,8 @@ impl Supervisor {
             return refuse(connection, Refusal::TooManyMembers);
         };
         connection.role = Role::Member(id);
+        self.cmd_was_member |= connection.pid == self.cmd;
+        self.census.joined(connection.pid);
         self.totals.began(group);
         let mut flags = 0;
         let mut descriptors = self.settings.memory.for_members().to_vec();

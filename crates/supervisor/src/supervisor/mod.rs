@@ -108,6 +108,8 @@ pub struct Supervisor {
     signals: Signals,
     front: u32,
     cmd: u32,
+    /// Whether CMD has been a member, so that its memory was managed.
+    cmd_was_member: bool,
     ended: Option<Outcome>,
     reported: bool,
     agent: Option<OwnedFd>,
@@ -217,6 +219,7 @@ impl Supervisor {
             signals,
             front: 0,
             cmd,
+            cmd_was_member: false,
             ended: None,
             reported: false,
             agent: None,

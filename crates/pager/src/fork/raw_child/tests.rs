@@ -99,7 +99,8 @@ fn a_forked_child_holds_nothing_for_its_parents_bare_clones() {
     assert_eq!(engine.validate(), Ok(PAGES as u64), "with two bare clones");
     engine.unmap_pages(start, start + PAGE);
     assert_eq!(engine.space.slots().stats().inuse, PAGES as u64, "they hold it still");
-    // From here on as in a forked child: with a handler of its own.
+    // From here on as in a forked child: with a handler of its own, which has the same buffers.
+    drop(parent);
     engine.forget_raw_children();
     assert_eq!(engine.validate(), Ok(PAGES as u64 - 1));
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());

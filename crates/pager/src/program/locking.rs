@@ -1,0 +1,103 @@
+//! mlockall(2) with MCL_CURRENT: the program's memory is locked, and none of the engine's. The
+//! kernel would lock the compressed store and make all that is mapped for it resident, which is
+//! more than the limit.
+
+use crate::engine::Engine;
+use crate::kernel::maps::{self, MappingKind};
+use crate::kernel::ranges::Range;
+use crate::kernel::sys;
+use linux_raw_sys::general as raw;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+
+/// When locked memory becomes resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residence {
+    /// All of it now.
+    Now,
+    /// Each page when it is touched (MCL_ONFAULT).
+    OnFault,
+}
+
+/// The reason why the memory was not locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// The mappings cannot be listed here: the kernel must be asked to lock all.
+    NoList,
+    /// The kernel refused to lock a mapping. Those before it stay locked.
+    Refused(Errno),
+}
+
+/// Above it is nothing that can be locked (the vsyscall page).
+const USER_END: usize = 1 << 47;
+
+impl Engine {
+    /// Locks what the program has mapped. Memory that was away comes back, as far as the limit
+    /// allows; where it does not, the evictor finds a standstill. Threads of the program.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn lock_program(&self, residence: Residence) -> Result<(), LockError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let list =
+            rustix::fs::open(c"/proc/self/maps", flags, Mode::empty()).map_err(|_| LockError::NoList)?;
+        let mut buffer = [0; 8 << 10];
+        let mut locked = Ok(());
+        maps::read(list.as_fd(), &mut buffer, |mapping| {
+            self.for_program_parts(mapping.start, mapping.end, |part| {
+                if locked.is_ok() {
+                    locked = lock_on_fault(part);
+                }
+            });
+        })
+        .map_err(|_| LockError::NoList)?;
+        locked.map_err(LockError::Refused)?;
+        if residence == Residence::Now {
+            // As with the kernel, memory that cannot come in is no error.
+            let _ = maps::read(list.as_fd(), &mut buffer, |mapping| {
+                let advice = match mapping.kind {
+                    MappingKind::Anonymous => Advice::LinuxPopulateWrite,
+                    MappingKind::File | MappingKind::Other => Advice::LinuxPopulateRead,
+                    MappingKind::Reserved => return,
+                };
+                self.for_program_parts(mapping.start, mapping.end, |part| {
+                    // SAFETY: bringing pages in changes no contents.
+                    let _ = unsafe { madvise(part.start as *mut _, part.end - part.start, advice) };
+                });
+            });
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the parts of a range that are not the engine's own.
+    fn for_program_parts(&self, start: usize, end: usize, mut each: impl FnMut(Range)) {
+        let end = end.min(USER_END);
+        let mut at = start;
+        while at < end {
+            let (own_start, own_end) = match self.arena.next_piece(at) {
+                Some((own_start, own_end)) if own_start < end => (own_start, own_end),
+                _ => (end, end),
+            };
+            if at < own_start {
+                each(Range { start: at, end: own_start });
+            }
+            at = own_end;
+        }
+    }
+}
+
+/// Locks a range without making it resident.
+fn lock_on_fault(part: Range) -> Result<(), Errno> {
+    let call = |number, last: u32| {
+        // SAFETY: neither locking nor asking changes contents.
+        unsafe { sys::syscall(number, [part.start, part.end - part.start, last as usize, 0, 0, 0]) }
+    };
+    match call(raw::__NR_mlock2, raw::MLOCK_ONFAULT) {
+        // More than this user may lock, or unmapped by another thread since it was listed. msync
+        // has the same error for the latter alone.
+        Err(Errno::NOMEM) if call(raw::__NR_msync, raw::MS_ASYNC) == Err(Errno::NOMEM) => Ok(()),
+        result => result.map(drop),
+    }
+}
