@@ -142,7 +142,10 @@ impl Evictor {
     }
 
     fn write_back_batch(&mut self, batch: &mut Batch) {
-        let wanted_waiting = self.inactive_length();
+        // Shared pages leave as copies that the group did not have before: they go out at once, all
+        // that came in.
+        let makes_copies = self.shortage.desperate;
+        let wanted_waiting = if makes_copies { 0 } else { self.inactive_length() };
         let recycled_together = match self.handover.scattered {
             Scattered::No => self.staging().recycled_together(wanted_waiting),
             // Pages that come one by one need the memory of these berths: a batch is given back at
@@ -151,10 +154,10 @@ impl Evictor {
         };
         let drain = batch.isolated == 0 && !batch.event_pending && !batch.staging_full;
         let planned = match self.engine.rows_at(PageAddr::containing(self.clock.hand)) {
-            Rows::Joined => BATCH_PAGES,
+            Rows::Joined if !makes_copies => BATCH_PAGES,
             // A long row that came in at once goes out at once, because staging would fill up
             // otherwise.
-            Rows::Long => batch.isolated.max(BATCH_PAGES),
+            Rows::Joined | Rows::Long => batch.isolated.max(BATCH_PAGES),
         };
         while batch.written < planned {
             let staging = self.staging();
