@@ -15,7 +15,8 @@ use rustix::{
 };
 use std::io::{self, Write};
 
-/// Said of a CMD that the agent was not in, though nothing that `run` looks at beforehand forbade it.
+/// Said of a CMD that the agent was not in, though nothing that `run` looks at beforehand forbade
+/// it.
 const NEVER_MANAGED: &str = "folioswap: CMD ran without being managed: the agent was not loaded into it, or could not join; \
                              nothing of it was swapped\n";
 /// What the message says of the processes that end with the group.
