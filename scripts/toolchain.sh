@@ -51,6 +51,6 @@ need_toolchain() {
         echo "installing gcc and libc6-dev: Rust needs them to link"
         apt_install gcc libc6-dev || return
     fi
-    [ -e "${CARGO_TARGET_DIR:-target}/release/folioswap" ] || echo "the first build takes about three minutes on two idle processors," \
+    [ -e "${CARGO_TARGET_DIR:-target}/release/folioswap" ] || echo "the first build takes three to seven minutes on two idle processors," \
         "and 0.6 GB below ${CARGO_TARGET_DIR:-target}"
 }
