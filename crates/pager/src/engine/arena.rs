@@ -18,6 +18,7 @@
 //! written back are at hand, and need not be cleared: the store takes these first (`chunks.rs`).
 
 use crate::engine::chunks::Chunks;
+use crate::kernel::ranges::Range;
 use crate::units::{BLOCK, PAGE};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -162,8 +163,24 @@ impl Arena {
         }
     }
 
+    /// Calls `each` with the parts of `start..end` that are none of these mappings, in ascending
+    /// order.
+    pub fn for_gaps(&self, start: usize, end: usize, mut each: impl FnMut(Range)) {
+        let mut from = start;
+        while from < end {
+            let (until, next) = match self.next_piece(from) {
+                Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
+                _ => (end, end),
+            };
+            if from < until {
+                each(Range { start: from, end: until });
+            }
+            from = next;
+        }
+    }
+
     /// The bounds of the lowest mapping that ends above `address`.
-    pub fn next_piece(&self, address: usize) -> Option<(usize, usize)> {
+    fn next_piece(&self, address: usize) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;
         self.for_pieces(address, usize::MAX, |start, end| {
             if best.is_none_or(|(lowest, _)| start < lowest) {

@@ -116,23 +116,17 @@ impl Engine {
         // No own mapping of the engine can appear in the range between the look and the
         // registration.
         self.arena.with_pieces_fixed(|arena| {
-            let mut from = start;
-            while from < end {
-                let (until, next) = match arena.next_piece(from) {
-                    Some((piece_start, piece_end)) if piece_start < end => (piece_start, piece_end),
-                    _ => (end, end),
-                };
-                let new = registered.next_hole(from);
-                if new < until
-                    && self.userfault().register(from, until - from, Watch::Program).is_ok()
+            arena.for_gaps(start, end, |gap| {
+                let new = registered.next_hole(gap.start);
+                if new < gap.end
+                    && self.userfault().register(gap.start, gap.end - gap.start, Watch::Program).is_ok()
                     // A full set leaves the range registered but unknown: its faults are served,
                     // and it is never evicted.
-                    && registered.insert(from, until).is_ok()
+                    && registered.insert(gap.start, gap.end).is_ok()
                 {
-                    found = Some(Range { start: found.map_or(new, |found| found.start), end: until });
+                    found = Some(Range { start: found.map_or(new, |found| found.start), end: gap.end });
                 }
-                from = next;
-            }
+            });
         });
         found
     }

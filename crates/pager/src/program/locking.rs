@@ -72,19 +72,8 @@ impl Engine {
     }
 
     /// Calls `each` with the parts of a range that are not the engine's own.
-    fn for_program_parts(&self, start: usize, end: usize, mut each: impl FnMut(Range)) {
-        let end = end.min(USER_END);
-        let mut at = start;
-        while at < end {
-            let (own_start, own_end) = match self.arena.next_piece(at) {
-                Some((own_start, own_end)) if own_start < end => (own_start, own_end),
-                _ => (end, end),
-            };
-            if at < own_start {
-                each(Range { start: at, end: own_start });
-            }
-            at = own_end;
-        }
+    fn for_program_parts(&self, start: usize, end: usize, each: impl FnMut(Range)) {
+        self.arena.for_gaps(start, end.min(USER_END), each);
     }
 }
 

@@ -56,3 +56,29 @@ fn the_store_becomes_resident_as_it_is_told_to() {
     // SAFETY: within the chunk.
     assert_eq!(unsafe { *chunk.as_ptr().add(17 * PAGE) }, 7);
 }
+
+#[test]
+fn gaps_are_all_but_the_own_mappings() {
+    let arena = Arena::create().expect("memory");
+    // SAFETY: it is never unmapped.
+    let arena: &'static Arena = unsafe { arena.as_ref() };
+    let own = arena.own_mapping(4 * PAGE).expect("memory").as_ptr() as usize;
+    let gaps = |start: usize, end: usize| {
+        let mut found = std::vec::Vec::new();
+        arena.for_gaps(start, end, |gap| found.push((gap.start, gap.end)));
+        found
+    };
+    assert!(gaps(own, own + 4 * PAGE).is_empty());
+    assert!(gaps(own + PAGE, own + 2 * PAGE).is_empty());
+    let (mut at, mut bytes) = (own - 64 * PAGE, 0);
+    for (start, end) in gaps(own - 64 * PAGE, own + 64 * PAGE) {
+        assert!(at <= start && start < end, "ascending and not empty");
+        arena.for_pieces(start, end, |_, _| panic!("{start:#x}..{end:#x} is the arena's"));
+        (at, bytes) = (end, bytes + end - start);
+    }
+    assert!(at <= own + 64 * PAGE && bytes <= 124 * PAGE);
+    arena.for_pieces(own - 64 * PAGE, own + 64 * PAGE, |start, end| {
+        bytes += end.min(own + 64 * PAGE) - start.max(own - 64 * PAGE);
+    });
+    assert_eq!(bytes, 128 * PAGE, "gaps and own mappings are all of the range");
+}
