@@ -14,12 +14,6 @@ use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
-/// Reports the failure of an exec.
-fn exec_failed(errno: i32) -> c_int {
-    libc::set_errno(errno);
-    -1
-}
-
 /// Reports the failure of a posix_spawn.
 fn spawn_failed(errno: i32) -> c_int {
     errno
@@ -29,7 +23,7 @@ fn spawn_failed(errno: i32) -> c_int {
 /// environment that keeps the new image in the group. A function that this C library lacks
 /// (pidfd_spawn is young) fails like a system call that the kernel lacks.
 macro_rules! with_environment {
-    ($failed:ident: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
+    ($failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
         #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type,)* environment: Strings) -> c_int {
@@ -43,7 +37,7 @@ macro_rules! with_environment {
     )*};
 }
 
-with_environment! { exec_failed:
+with_environment! { libc::failed:
     execve(path: *const c_char, arguments: Strings)
     execvpe(file: *const c_char, arguments: Strings)
     fexecve(descriptor: c_int, arguments: Strings)
@@ -74,11 +68,11 @@ pub unsafe extern "C" fn execveat(
         // SAFETY: by the caller's contract.
         match unsafe { sys::syscall(raw::__NR_execveat, words) } {
             Ok(_) => 0,
-            Err(errno) => exec_failed(errno.raw_os_error()),
+            Err(errno) => libc::failed(errno.raw_os_error()),
         }
     };
     // SAFETY: by the caller's contract.
-    unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| exec_failed(NoMemory::ERRNO))
+    unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| libc::failed(NoMemory::ERRNO))
 }
 
 /// execv(3).

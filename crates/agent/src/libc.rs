@@ -49,6 +49,12 @@ pub fn set_errno(errno: i32) {
     unsafe { *__errno_location() = errno };
 }
 
+/// Sets the calling thread's errno, and returns what a function that has failed returns.
+pub fn failed(errno: i32) -> c_int {
+    set_errno(errno);
+    -1
+}
+
 /// The calling thread's errno.
 pub fn errno() -> i32 {
     // SAFETY: the variable is the calling thread's own.

@@ -12,10 +12,7 @@ use linux_raw_sys::general as raw;
 pub extern "C" fn mlockall(flags: c_int) -> c_int {
     match lock_all(flags as u32) {
         Ok(()) => 0,
-        Err(errno) => {
-            libc::set_errno(errno);
-            -1
-        }
+        Err(errno) => libc::failed(errno),
     }
 }
 

@@ -52,10 +52,7 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     }
     match result {
         Ok(_) => 0,
-        Err(errno) => {
-            libc::set_errno(errno.raw_os_error());
-            -1
-        }
+        Err(errno) => libc::failed(errno.raw_os_error()),
     }
 }
 
@@ -162,10 +159,7 @@ pub unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: 
             }
             0
         }
-        Err(errno) => {
-            libc::set_errno(errno.raw_os_error());
-            -1
-        }
+        Err(errno) => libc::failed(errno.raw_os_error()),
     }
 }
 
