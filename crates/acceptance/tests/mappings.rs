@@ -88,21 +88,18 @@ fn malloc_and_free_by_four_threads_lose_nothing() {
 /// limit.
 #[test]
 fn more_read_only_memory_than_the_limit() {
-    if !job::judging_folioswap() {
-        return;
-    }
     ends_for_want_of_memory("protect-too-much");
 }
 
 #[test]
 fn more_locked_memory_than_the_limit() {
-    if !job::judging_folioswap() {
-        return;
-    }
     ends_for_want_of_memory("lock-too-much");
 }
 
 fn ends_for_want_of_memory(case: &str) {
+    if !job::judging_folioswap() {
+        return;
+    }
     let program = c_program("mappings", "", &[]);
     let job =
         Job::new([program.as_os_str(), case.as_ref(), "160".as_ref()]).timeout(Duration::from_secs(900));

@@ -248,7 +248,7 @@ fn gcc_compiles_sqlite() {
         Ok(source) => source,
         Err(error) => skip!("the source of SQLite cannot be had: {error}"),
     };
-    // -O2 takes a quarter more memory, and several times as long.
+    // -O2 takes a third more memory, and six times as long.
     let level = job::amount(0, 2);
     let line = format!("gcc -O{level} -c {} -o out.o && sha256sum < out.o", source.display());
     judge("gcc sqlite3.c", &Job::new(["sh", "-c", &line]).timeout(Duration::from_secs(1200)), 120);
