@@ -30,11 +30,12 @@ export FOLIOSWAP_SKIP_FILE=$logs/skipped
 : >"$FOLIOSWAP_SKIP_FILE"
 failures=()
 policy=
-beside= # the number and the process of test binaries that run beside others
+declare -A beside=() # what runs beside other tests: its name, its number and its process
 wheel= # the process that builds the Python package, if one does
 clean() {
+    local each
     [ -z "$wheel" ] || kill "$wheel" 2>/dev/null
-    [ -z "$beside" ] || kill "${beside#* }" 2>/dev/null
+    for each in "${beside[@]}"; do kill "${each#* }" 2>/dev/null; done
     rm -rf "$logs"
     [ -z "$policy" ] || rm -f "$policy"
 }
@@ -100,17 +101,20 @@ tests() { # NAME COMMAND...: runs test binaries and adds their sums
     wait $!
     add_sums $runs "$name"
 }
-begin_tests() { # COMMAND...: starts test binaries that leave a processor idle most of the time
+begin_tests() { # NAME COMMAND...: starts test binaries that run beside others, unless they have been started
+    local name=$1
+    shift
+    [ -z "${beside[$name]:-}" ] || return 0
     runs=$((runs + 1))
     run_tests $runs "$@" &
-    beside="$runs $!"
+    beside[$name]="$runs $!"
 }
 finish_tests() { # NAME: waits for them, and adds their sums
     local number process
-    read -r number process <<<"$beside"
+    read -r number process <<<"${beside[$1]}"
     say "$1"
     wait "$process"
-    beside=
+    unset "beside[$1]"
     cat "$logs/tests.$number"
     add_sums "$number" "$1"
 }
@@ -220,27 +224,19 @@ checks() {
 # the checks, and beside the tests of the other crates.
 waiting=(agents_name damaged_segment hostile_members hostile_reports supervisor_members supervisor_processes supervisor_reports)
 begin_waiting() {
-    begin_tests cargo test --release --no-fail-fast --workspace "${waiting[@]/#/--test=}"
+    begin_tests "tests of the command with members of a group" \
+        cargo test --release --no-fail-fast --workspace "${waiting[@]/#/--test=}"
 }
 
-unit() {
-    local names=()
-    mapfile -t names < <(tests_of_crates | grep -vxF "$(printf '%s\n' "${waiting[@]}")")
-    [ -n "$beside" ] || begin_waiting
-    # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
-    export FOLIOSWAP_FUZZ_SECONDS=${FOLIOSWAP_FUZZ_SECONDS:-60}
-    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
-    finish_tests "tests of the command with members of a group"
-    tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
-    without_system
+# Miri makes two test runs at a time, because each of them runs one thread after the other, whatever the machine has. They run
+# beside the checks and the tests of the crates, which leave a quarter of two processors idle, and give way to them. The time
+# limit is against a hang: beside those, on a machine at a third of the usual speed, they take half an hour.
+begin_miri() {
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
-        [ "$what" != all ] || build_python_meanwhile
-        # Miri runs two test runs at a time, because each of them runs one thread after the other, whatever the machine has.
-        # The time limit is against a hang: a machine at a third of the usual speed takes eight minutes.
-        tests "slots under Miri" bash -c '
-            run() { timeout 1500 cargo +nightly miri test -p folioswap-slots "$@" \
+        begin_tests "slots under Miri" nice -n 5 bash -c '
+            run() { timeout 3000 cargo +nightly miri test -p folioswap-slots "$@" \
                 -- --skip every_order --skip payload_is_zero --skip no_more_groups 2>&1; }
             export MIRIFLAGS=-Zmiri-disable-isolation
             run --test groups --test handle --test threads --test oracle >"$0" & other=$!
@@ -250,6 +246,21 @@ unit() {
     else
         skip "Miri is not installed (rustup component add --toolchain nightly miri rust-src)"
     fi
+}
+
+unit() {
+    local names=()
+    mapfile -t names < <(tests_of_crates | grep -vxF "$(printf '%s\n' "${waiting[@]}")")
+    begin_waiting
+    [ "$what" = all ] || begin_miri
+    [ "$what" != all ] || build_python_meanwhile
+    # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
+    export FOLIOSWAP_FUZZ_SECONDS=${FOLIOSWAP_FUZZ_SECONDS:-60}
+    tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
+    finish_tests "tests of the command with members of a group"
+    tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
+    without_system
+    [ -z "${beside[slots under Miri]:-}" ] || finish_tests "slots under Miri"
 }
 
 without_system() { # the crate of pure policies uses no operating system: it builds for a target that has none
@@ -277,7 +288,7 @@ msrv() {
     tests "unit tests of the library with Rust $version" cargo "+$version" test --release -p folioswap --lib
 }
 
-build_python_meanwhile() { # while Miri leaves a processor idle for half of its time
+build_python_meanwhile() { # beside the tests of the crates
     bash python/build.sh "${CARGO_TARGET_DIR:-target}/python-tests" >"$logs/wheel" 2>"$logs/build" &
     wheel=$!
 }
@@ -354,7 +365,10 @@ if ! cargo build --release --workspace "${built[@]}"; then
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 fi
-[ "$what" != all ] || begin_waiting
+if [ "$what" = all ]; then
+    begin_waiting
+    begin_miri
+fi
 [ "$what" != all ] && [ "$what" != checks ] || checks
 [ "$what" != all ] && [ "$what" != unit ] || unit
 [ "$what" != all ] && [ "$what" != python ] || python
