@@ -10,6 +10,10 @@
 #define MADV_COLD 20
 #define MADV_PAGEOUT 21
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
@@ -332,6 +336,73 @@ static size_t present(char *at, size_t bytes) {
     }
     close(map);
     return count;
+}
+
+#define EVERY 16
+
+// A child that reads what lies between the guards.
+static pid_t forked_reader(const char *at, size_t pages) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) return child;
+    for (size_t page = 0; page < pages; page++)
+        if (page % EVERY) check_page(at + page * PAGE, page, 1);
+    _exit(0);
+}
+
+// Guards that are installed while memory is away, or in memory that was never touched, stay, and
+// what lies beside them is right; when they are removed there are zeroes.
+static void guards(size_t bytes) {
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSEGV, &action, 0) == 0);
+    size_t half = bytes / 2, pages = half / PAGE;
+    char *a = map(half), *fresh = map(half);
+    fill_all(a, half, 1);
+    press(half);
+    // Half of the guards come by the C library, half by a system call that nobody sees.
+    for (size_t page = 0; page < pages; page += EVERY) {
+        void *at = a + page * PAGE, *other = fresh + page * PAGE;
+        if (madvise(at, PAGE, MADV_GUARD_INSTALL) != 0) {
+            CHECK(errno == EINVAL);
+            return;
+        }
+        CHECK(syscall(SYS_madvise, other, PAGE, MADV_GUARD_INSTALL) == 0);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (size_t page = 0; page < pages; page++) {
+            if (page % EVERY == 0) {
+                expect_fault(a + page * PAGE, round % 2);
+                expect_fault(fresh + page * PAGE, round % 2);
+            } else {
+                check_page(a + page * PAGE, page, 1);
+                if (round == 0) check_zero(fresh + page * PAGE, page);
+                fill_page(fresh + page * PAGE, page, 2);
+            }
+        }
+        press(half);
+        wait_ok(forked_reader(a, pages));
+    }
+    for (size_t page = 0; page < pages; page += EVERY) {
+        CHECK(madvise(a + page * PAGE, PAGE, MADV_GUARD_REMOVE) == 0);
+        CHECK(madvise(fresh + page * PAGE, PAGE, MADV_GUARD_REMOVE) == 0);
+    }
+    for (size_t page = 0; page < pages; page++) {
+        if (page % EVERY == 0) {
+            check_zero(a + page * PAGE, page);
+            check_zero(fresh + page * PAGE, page);
+        } else {
+            check_page(a + page * PAGE, page, 1);
+            check_page(fresh + page * PAGE, page, 2);
+        }
+    }
+    // A range that is away becomes one guard, and is zero afterwards.
+    fill_all(a, half, 3);
+    press(half);
+    CHECK(madvise(a + half / 4, half / 2, MADV_GUARD_INSTALL) == 0);
+    check_all(a, half / 4, 3);
+    CHECK(madvise(a + half / 4, half / 2, MADV_GUARD_REMOVE) == 0);
+    zero_all(a + half / 4, half / 2);
+    for (size_t page = pages / 4 * 3; page < pages; page++) check_page(a + page * PAGE, page, 3);
 }
 
 static void expect_protection(char *read_only, char *none, size_t bytes) {
@@ -693,7 +764,7 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
         {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect}, {"protect-too-much", protect_too_much},
-        {"lock", lock},
+        {"guards", guards},   {"lock", lock},
         {"lock-all", lock_all}, {"lock-too-much", lock_too_much},
         {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},

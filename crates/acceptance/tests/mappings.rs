@@ -32,6 +32,7 @@ cases! {
     other_advices_change_nothing = "advices",
     map_fixed_munmap_and_map_again = "replace",
     protection_is_kept = "protect",
+    guards_stay_and_leave_zeroes = "guards",
     mlock_brings_in_and_keeps = "lock",
     mlockall_locks_what_the_program_has = "lock-all",
     brk_grows_and_shrinks = "heap",

@@ -13,6 +13,9 @@ use folioswap_pager::program::huge_advice::Advised;
 use linux_raw_sys::errno::ENOMEM;
 use linux_raw_sys::general as raw;
 
+/// Of Linux 6.13 (`asm-generic/mman-common.h`).
+const MADV_GUARD_INSTALL: u32 = 102;
+
 /// madvise(2): memory that is to leave or to come back does so; the program's advice on huge pages
 /// is recorded.
 ///
@@ -47,6 +50,9 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
             }
             raw::MADV_COLD if followed => engine.advise(Advice::Cold, address, bytes),
             raw::MADV_WILLNEED if followed => engine.advise(Advice::WillNeed, address, bytes),
+            // The kernel gives up what was there and tells nobody. It does tell of this, which
+            // leaves the guards where they are.
+            MADV_GUARD_INSTALL if result.is_ok() => _ = ask(raw::MADV_DONTNEED as usize),
             _ => {}
         }
     }

@@ -6,10 +6,12 @@ use crate::fault::handler::Handler;
 use crate::fault::read_around::Found;
 use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
+use crate::kernel::pagemap;
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::staging::ring::BerthIndex;
 use crate::units::{PAGE, PIECE_PAGES, PageAddr, Pages};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::PageState;
@@ -47,6 +49,13 @@ pub(crate) struct Brought {
 
 impl Brought {
     const AGAIN: Brought = Brought { next: Next::LookAgain, away: 0, copied: 0, is_read: false };
+}
+
+/// Whether the program has made the touched page a guard meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Touched {
+    IsGuard,
+    IsNone,
 }
 
 /// Where the pages of a piece were read from.
@@ -104,6 +113,13 @@ impl Handler {
             claimed.release(block);
             return Brought::AGAIN;
         }
+        if (claimed.count() > 1 || purpose != Purpose::Fault)
+            && self.give_way_to_guards(block, &mut claimed) == Touched::IsGuard
+        {
+            claimed.release(block);
+            engine.userfault().wake(address.raw(), PAGE);
+            return Brought { next: Next::Done, ..Brought::AGAIN };
+        }
         let away = claimed.count();
         let sources = self.read_claimed(&claimed);
         if let Some(next) = self.give_up_unreadable(block, &mut claimed, &sources) {
@@ -120,6 +136,31 @@ impl Handler {
             self.account_for_brought(block, &claimed, readahead.pages, &sources, copied as u64, occasion);
         }
         Brought { next, away, copied, is_read: sources.any_was_read() }
+    }
+
+    /// Gives up the pages of the piece where the program has installed a guard
+    /// (MADV_GUARD_INSTALL): no page must come there, and what was there is gone. The kernel tells
+    /// nobody when it installs one, and a copy would replace it (UFFDIO_COPY takes it for nothing).
+    fn give_way_to_guards(&mut self, block: &Block, claimed: &mut ClaimedPiece) -> Touched {
+        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        let Ok(now) = pagemap::now(pagemap, claimed.piece.page(0).raw(), PIECE_PAGES) else {
+            // The neighbours stay away.
+            let touched = claimed.touched;
+            (0..PIECE_PAGES)
+                .filter(|&page| page != touched)
+                .for_each(|page| claimed.release_page(block, page));
+            return Touched::IsNone;
+        };
+        if now.guarded == 0 {
+            return Touched::IsNone;
+        }
+        // What was read ahead may be of a slot that is free in a moment.
+        self.reads.forget_all();
+        for page in (0..PIECE_PAGES).filter(|page| now.guarded >> page & 1 != 0) {
+            claimed.release_page(block, page);
+            self.engine.forget_page(block, claimed.first.plus(page));
+        }
+        if now.guarded >> claimed.touched & 1 != 0 { Touched::IsGuard } else { Touched::IsNone }
     }
 
     /// Reads all claimed pages into the buffers.

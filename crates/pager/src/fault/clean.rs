@@ -57,7 +57,13 @@ impl Handler {
         if access != Access::WriteProtected {
             // The page was missing when the fault was raised; most likely another thread's fault
             // has brought it in since.
-            if engine.pages_now(address, 1).present == 0 {
+            let now = engine.pages_now(address, 1);
+            if now.guarded != 0 {
+                // The program has made a guard of it meanwhile.
+                engine.userfault().wake(address.raw(), PAGE);
+                return true;
+            }
+            if now.present == 0 {
                 if let (Some(stored), Some(entry)) = (word.missed(), word.entry())
                     && block.replace(index, word, stored).is_ok()
                 {

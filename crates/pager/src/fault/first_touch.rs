@@ -4,9 +4,11 @@
 use crate::fault::handler::Handler;
 use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
+use crate::kernel::pagemap;
 use crate::kernel::uffd::Stopped;
 use crate::units::{BLOCK_ORDER, PAGE, PIECE_PAGES, PageAddr, PageInBlock};
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_policy::history::Window;
 use folioswap_policy::page_table::Block;
@@ -45,7 +47,8 @@ impl Handler {
         };
         // The kernel fills upwards and stops at a page that it cannot fill, so the touched page
         // comes first, then the pages below it.
-        let (mut asked, below) = (index..claimed.end, claimed.start..index);
+        let free = self.without_guards(address, claimed.clone());
+        let (mut asked, below) = (index..free.end, free.start..index);
         let mut result = fill(&asked);
         if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
             // The window reaches past the end of the mapping.
@@ -85,6 +88,25 @@ impl Handler {
         self.note_came((done.len() + done_below.len()) as u64);
         engine.figures().add(Counter::MinorFaults, 1);
         true
+    }
+}
+
+impl Handler {
+    /// The part of `claimed` around the touched page in which the program has installed no guard
+    /// (MADV_GUARD_INSTALL): a copy would replace it. The fault says that the touched page is none.
+    fn without_guards(&self, address: PageAddr, claimed: Range<usize>) -> Range<usize> {
+        if claimed.len() < 2 {
+            return claimed;
+        }
+        let (index, piece) = (address.index().get(), address.index().piece_start().get());
+        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
+        // Without an answer the touched page comes alone.
+        let guarded = pagemap::now(pagemap, address.piece().page(0).raw(), PIECE_PAGES)
+            .map_or(u16::MAX, |now| now.guarded);
+        let is_guarded = |&page: &usize| guarded >> (page - piece) & 1 != 0;
+        let start = (claimed.start..index).rev().find(is_guarded).map_or(claimed.start, |guard| guard + 1);
+        let end = (index + 1..claimed.end).find(is_guarded).unwrap_or(claimed.end);
+        start..end
     }
 }
 

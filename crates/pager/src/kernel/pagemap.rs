@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
+/// In the kernel's own swap, or a mark of the kernel's such as a guard.
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 const PAGE_IS_HUGE: u64 = 1 << 6;
@@ -55,6 +58,24 @@ fn scan(
     regions: &mut [Region],
     inverted: u64,
 ) -> Result<Scan, Errno> {
+    let wanted = Wanted { inverted, all_of: PAGE_IS_PRESENT | PAGE_IS_PFNZERO, any_of: 0 };
+    scan_for(pagemap, start, end, regions, wanted)
+}
+
+/// The pages that a scan looks for.
+struct Wanted {
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+}
+
+fn scan_for(
+    pagemap: i32,
+    start: usize,
+    end: usize,
+    regions: &mut [Region],
+    wanted: Wanted,
+) -> Result<Scan, Errno> {
     let mut argument = raw::pm_scan_arg {
         size: size_of::<raw::pm_scan_arg>() as u64,
         flags: 0,
@@ -64,9 +85,9 @@ fn scan(
         vec: regions.as_mut_ptr() as u64,
         vec_len: regions.len() as u64,
         max_pages: 0,
-        category_inverted: inverted,
-        category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
-        category_anyof_mask: 0,
+        category_inverted: wanted.inverted,
+        category_mask: wanted.all_of,
+        category_anyof_mask: wanted.any_of,
         return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
     };
     // SAFETY: the argument is the one that PAGEMAP_SCAN demands; the vector is ours.
@@ -85,13 +106,15 @@ pub struct Now {
     pub protected: u16,
     /// Present, and mapped by this process alone.
     pub exclusive: u16,
+    /// Not present, and a guard (MADV_GUARD_INSTALL), as far as the kernel tells (Linux 6.15 on).
+    pub guarded: u16,
 }
 
 /// Pages of one [`Now`].
 const PAGES: usize = u16::BITS as usize;
 
-/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 57 and 56 of
-/// each word).
+/// Asks about up to 16 pages from `address` on, by `/proc/self/pagemap` (bits 63, 62, 58, 57
+/// and 56 of each word).
 ///
 /// # Errors
 /// The descriptor's; the answer is then unknown.
@@ -128,9 +151,12 @@ impl Now {
         let mut now = Now::default();
         for (page, word) in words.iter().enumerate() {
             let word = u64::from_le_bytes(*word);
-            let present = word >> 62 != 0;
+            // The kernel calls a guard swapped too.
+            let guarded = word >> 58 & 1 != 0;
+            let present = word >> 62 != 0 && !guarded;
+            now.guarded |= u16::from(guarded) << page;
             now.present |= u16::from(present) << page;
-            now.swapped |= u16::from(word >> 62 & 1 != 0) << page;
+            now.swapped |= u16::from(present && word >> 62 & 1 != 0) << page;
             now.protected |= u16::from(present && word >> 57 & 1 != 0) << page;
             now.exclusive |= u16::from(present && word >> 56 & 1 != 0) << page;
         }
@@ -151,8 +177,10 @@ pub fn is_huge_page(region: &Region) -> bool {
     region.categories & PAGE_IS_HUGE != 0 && start.is_multiple_of(BLOCK) && end - start >= BLOCK
 }
 
-/// Whether no page is present from `start` to `end`.
+/// Whether nothing at all is from `start` to `end`: no page, and no guard or other mark of the
+/// kernel's.
 pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
+    let wanted = Wanted { inverted: 0, all_of: 0, any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED };
     let mut regions = [EMPTY; 1];
-    present(pagemap, start, end, &mut regions).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
+    scan_for(pagemap, start, end, &mut regions, wanted).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
 }

@@ -203,6 +203,13 @@ impl Engine {
         }
     }
 
+    /// Gives up what a page had that is not present: a guard stands there. It takes no lock, since
+    /// each word changes by itself.
+    pub(crate) fn forget_page(&self, block: &Block, index: PageInBlock) {
+        let nothing = |word: PageWord| word.remove(0).map(|_| PageWord::PRESENT);
+        self.remove_in_block(block, core::iter::once(index), nothing);
+    }
+
     fn remove_in_block(
         &self,
         block: &Block,
