@@ -38,13 +38,15 @@ macro_rules! policies {
                 match self { $( PolicyName::$name => $help, )* }
             }
 
-            /// Runs `task` with the policy's type. With [`Locks::Counted`] the type counts its lock
-            /// acquisitions, which costs time.
-            pub fn apply<T: WithPolicy>(self, locks: Locks, task: T) -> T::Output {
-                match (self, locks) { $(
-                    (PolicyName::$name, Locks::Uncounted) => task.run::<RelaxBy<Yield, $policy>>(),
-                    (PolicyName::$name, Locks::Counted) => task.run::<CountLocks<RelaxBy<Yield, $policy>>>(),
-                )* }
+            /// Runs `task` with the policy's type.
+            pub fn apply<T: WithPolicy>(self, task: T) -> T::Output {
+                match self { $( PolicyName::$name => task.run::<RelaxBy<Yield, $policy>>(), )* }
+            }
+
+            /// Runs `task` with the policy's type, which counts its lock acquisitions. That costs
+            /// time, and a second copy of all that `task` calls.
+            pub fn apply_counted<T: WithPolicy>(self, task: T) -> T::Output {
+                match self { $( PolicyName::$name => task.run::<CountLocks<RelaxBy<Yield, $policy>>>(), )* }
             }
         }
     };

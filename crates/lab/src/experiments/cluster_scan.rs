@@ -180,7 +180,7 @@ pub fn run_cases(options: &Options, cases: &[Case], show: Show) -> Result<Vec<Ou
         let index = workloads.iter().position(|other| *other == workload).expect("collected from the runs");
         let pages = needs[index] * 100 / u64::from(case.fill.max(1)) + 1;
         let device = SwapDevice { pages, flags: case.completion.flags() };
-        let result = policy.apply(Locks::Counted, BuildRun { parameters: &parameters, device, seed: *seed });
+        let result = policy.apply_counted(BuildRun { parameters: &parameters, device, seed: *seed });
         progress.done(&format!(
             "{}, {}, {} % full, {policy}",
             case.sizes.name(),
@@ -199,9 +199,7 @@ pub fn run_cases(options: &Options, cases: &[Case], show: Show) -> Result<Vec<Ou
 fn need(options: &Options, sizes: Sizes, completion: Completion, seed: u64) -> Result<u64, BuildError> {
     let parameters = parameters(options, sizes);
     let device = SwapDevice { pages: parameters.pages_max(), flags: completion.flags() };
-    Ok(PolicyName::Current
-        .apply(Locks::Uncounted, BuildRun { parameters: &parameters, device, seed })?
-        .inuse_peak)
+    Ok(PolicyName::Current.apply_counted(BuildRun { parameters: &parameters, device, seed })?.inuse_peak)
 }
 
 /// A policy's replay of one trace by real threads.

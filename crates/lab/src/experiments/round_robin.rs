@@ -3,7 +3,7 @@
 use crate::allocator::Allocator;
 use crate::parallel::parallel;
 use crate::peer::DeviceUse;
-use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::policies::{PolicyName, WithPolicy};
 use folioswap_report::statistics::Summary;
 use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
 use folioswap_slots::{
@@ -176,7 +176,7 @@ pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, RoundRobinErro
     let progress = Progress::new(show, runs.len());
     let results = parallel(&runs, |(arrangement, seed)| {
         let task = Task { arrangement, scale: u64::from(options.scale.max(1)), seed: *seed };
-        let result = arrangement.policy.apply(Locks::Uncounted, task);
+        let result = arrangement.policy.apply(task);
         progress.done(arrangement.name);
         result
     });

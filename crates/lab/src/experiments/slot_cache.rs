@@ -4,7 +4,7 @@
 use crate::allocator::Allocator;
 use crate::experiments::processors;
 use crate::memory::Memory;
-use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::policies::{PolicyName, WithPolicy};
 use crate::ram_device::{PAGE, RamDevice};
 use folioswap_report::statistics::{Equivalence, Summary, equivalence};
 use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
@@ -157,7 +157,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Sl
             let mut rates = [0.0; 2];
             for policy in order {
                 let task = Task { options, case, seed: u64::from(pair) };
-                let (rate, cached) = policy.apply(Locks::Uncounted, task)?;
+                let (rate, cached) = policy.apply(task)?;
                 let which = usize::from(policy == AFTER);
                 rates[which] = rate;
                 pinned[which] = pinned[which].max(cached);
@@ -175,10 +175,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Sl
             pinned,
         });
     }
-    let pinned_96 = Pinned {
-        before: BEFORE.apply(Locks::Uncounted, NinetySix)?,
-        after: AFTER.apply(Locks::Uncounted, NinetySix)?,
-    };
+    let pinned_96 = Pinned { before: BEFORE.apply(NinetySix)?, after: AFTER.apply(NinetySix)? };
     Ok(Outcomes { cases: outcomes, pinned_96 })
 }
 

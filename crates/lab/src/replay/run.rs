@@ -98,7 +98,11 @@ pub enum ReplayError {
 /// # Errors
 /// [`ReplayError`].
 pub fn replay(prepared: &Prepared, options: &Replay) -> Result<Replayed, ReplayError> {
-    options.policy.apply(options.locks, Task { prepared, options })
+    let task = Task { prepared, options };
+    match options.locks {
+        Locks::Uncounted => options.policy.apply(task),
+        Locks::Counted => options.policy.apply_counted(task),
+    }
 }
 
 struct Task<'a> {

@@ -8,7 +8,7 @@ pub use scenarios::{SCENARIOS, Scenario, ScenarioOutcome, run_scenarios};
 
 use crate::allocator::Allocator;
 use crate::experiments::processors;
-use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::policies::{PolicyName, WithPolicy};
 use crate::ram_device::{PAGE, RamDevice};
 use crate::swapout::{Backing, Cpu, Exit, LargeFolios, Setup, Splits, UnmapBy, huge_bytes};
 use folioswap_report::statistics::{Equivalence, Summary, equivalence};
@@ -250,7 +250,7 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Th
                 let which = (round + step) % Variant::ALL.len();
                 let variant = Variant::ALL[which];
                 let task = Task { options, case, variant, device: &device };
-                let run = variant.policy().apply(Locks::Uncounted, task)?;
+                let run = variant.policy().apply(task)?;
                 unmap_by = run.unmap_by;
                 huge_parts.extend(run.huge_part);
                 runs[which].push(run);

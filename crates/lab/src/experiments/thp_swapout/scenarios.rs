@@ -3,7 +3,7 @@
 
 use super::{Counts, ThpSwapoutError, Variant, count};
 use crate::allocator::Allocator;
-use crate::policies::{Locks, WithPolicy};
+use crate::policies::WithPolicy;
 use crate::swapout::{Backing, Cpu, Setup};
 use folioswap_slots::{
     AllocError, CLUSTER_SLOTS, DeviceMask, DeviceSpec, FolioId, LogicalCpu, Order, Policy, Shadow, Slots,
@@ -79,7 +79,7 @@ pub fn run_scenarios() -> Result<Vec<ScenarioOutcome>, ThpSwapoutError> {
         for order in [4, 9] {
             for variant in [Variant::Before, Variant::After] {
                 let task = Task { scenario, order, variant };
-                let counts = variant.policy().apply(Locks::Uncounted, task)?;
+                let counts = variant.policy().apply(task)?;
                 outcomes.push(ScenarioOutcome { scenario, order, variant, counts });
             }
         }
