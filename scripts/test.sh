@@ -101,10 +101,9 @@ tests() { # NAME COMMAND...: runs test binaries and adds their sums
     wait $!
     add_sums $runs "$name"
 }
-begin_tests() { # NAME COMMAND...: starts test binaries that run beside others, unless they have been started
+begin_tests() { # NAME COMMAND...: starts test binaries that run beside others
     local name=$1
     shift
-    [ -z "${beside[$name]:-}" ] || return 0
     runs=$((runs + 1))
     run_tests $runs "$@" &
     beside[$name]="$runs $!"
@@ -230,7 +229,7 @@ begin_waiting() {
 
 # Miri makes two test runs at a time, because each of them runs one thread after the other, whatever the machine has. They run
 # beside the checks and the tests of the crates, which leave a quarter of two processors idle, and give way to them. The time
-# limit is against a hang: beside those, on a machine at a third of the usual speed, they take half an hour.
+# limit is against a hang.
 begin_miri() {
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
@@ -248,12 +247,15 @@ begin_miri() {
     fi
 }
 
+begin_beside() { # what runs beside the checks and the tests of the crates
+    begin_waiting
+    begin_miri
+}
+
 unit() {
     local names=()
     mapfile -t names < <(tests_of_crates | grep -vxF "$(printf '%s\n' "${waiting[@]}")")
-    begin_waiting
-    [ "$what" = all ] || begin_miri
-    [ "$what" != all ] || build_python_meanwhile
+    if [ "$what" = all ]; then build_python_meanwhile; else begin_beside; fi
     # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
     export FOLIOSWAP_FUZZ_SECONDS=${FOLIOSWAP_FUZZ_SECONDS:-60}
     tests "tests of the crates" cargo test --release --no-fail-fast --workspace --lib "${names[@]/#/--test=}"
@@ -365,10 +367,7 @@ if ! cargo build --release --workspace "${built[@]}"; then
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 fi
-if [ "$what" = all ]; then
-    begin_waiting
-    begin_miri
-fi
+[ "$what" != all ] || begin_beside
 [ "$what" != all ] && [ "$what" != checks ] || checks
 [ "$what" != all ] && [ "$what" != unit ] || unit
 [ "$what" != all ] && [ "$what" != python ] || python

@@ -68,7 +68,7 @@ use crate::kernel::pagemap;
 use crate::kernel::thread::STACK_BYTES;
 use crate::kernel::uffd::Userfault;
 use crate::staging::ring::Staging;
-use crate::units::{PAGE, PageAddr};
+use crate::units::{PAGE, PIECE_PAGES, PageAddr, Pages, PieceAddr};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -232,6 +232,15 @@ impl Engine {
     /// Without an answer no page is known.
     pub(crate) fn pages_now(&self, first: PageAddr, pages: usize) -> pagemap::Now {
         pagemap::now(self.descriptors.pagemap.load(Relaxed), first.raw(), pages).unwrap_or_default()
+    }
+
+    /// The pages of a piece where the program has installed a guard (MADV_GUARD_INSTALL).
+    ///
+    /// # Errors
+    /// The descriptor's; any page may be a guard then.
+    pub(crate) fn guards_now(&self, piece: PieceAddr) -> Result<Pages, Errno> {
+        let pagemap = self.descriptors.pagemap.load(Relaxed);
+        pagemap::now(pagemap, piece.page(0).raw(), PIECE_PAGES).map(|now| now.guarded)
     }
 
     /// Reports that the calling thread has panicked: the supervisor then says that the pager

@@ -6,12 +6,10 @@ use crate::fault::handler::Handler;
 use crate::fault::read_around::Found;
 use crate::fault::readahead::Readahead;
 use crate::fault::reading::Purpose;
-use crate::kernel::pagemap;
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::staging::ring::BerthIndex;
 use crate::units::{PAGE, PIECE_PAGES, PageAddr, Pages};
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
 use folioswap_policy::page::PageState;
@@ -142,8 +140,7 @@ impl Handler {
     /// (MADV_GUARD_INSTALL): no page must come there, and what was there is gone. The kernel tells
     /// nobody when it installs one, and a copy would replace it (UFFDIO_COPY takes it for nothing).
     fn give_way_to_guards(&mut self, block: &Block, claimed: &mut ClaimedPiece) -> Touched {
-        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
-        let Ok(now) = pagemap::now(pagemap, claimed.piece.page(0).raw(), PIECE_PAGES) else {
+        let Ok(guarded) = self.engine.guards_now(claimed.piece) else {
             // The neighbours stay away.
             let touched = claimed.touched;
             (0..PIECE_PAGES)
@@ -151,16 +148,16 @@ impl Handler {
                 .for_each(|page| claimed.release_page(block, page));
             return Touched::IsNone;
         };
-        if now.guarded == 0 {
+        if guarded == 0 {
             return Touched::IsNone;
         }
         // What was read ahead may be of a slot that is free in a moment.
         self.reads.forget_all();
-        for page in (0..PIECE_PAGES).filter(|page| now.guarded >> page & 1 != 0) {
+        for page in (0..PIECE_PAGES).filter(|page| guarded >> page & 1 != 0) {
             claimed.release_page(block, page);
             self.engine.forget_page(block, claimed.first.plus(page));
         }
-        if now.guarded >> claimed.touched & 1 != 0 { Touched::IsGuard } else { Touched::IsNone }
+        if guarded >> claimed.touched & 1 != 0 { Touched::IsGuard } else { Touched::IsNone }
     }
 
     /// Reads all claimed pages into the buffers.

@@ -4,11 +4,9 @@
 use crate::fault::handler::Handler;
 use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
-use crate::kernel::pagemap;
 use crate::kernel::uffd::Stopped;
-use crate::units::{BLOCK_ORDER, PAGE, PIECE_PAGES, PageAddr, PageInBlock};
+use crate::units::{BLOCK_ORDER, PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_policy::history::Window;
 use folioswap_policy::page_table::Block;
@@ -99,10 +97,8 @@ impl Handler {
             return claimed;
         }
         let (index, piece) = (address.index().get(), address.index().piece_start().get());
-        let pagemap = self.engine.descriptors.pagemap.load(Relaxed);
         // Without an answer the touched page comes alone.
-        let guarded = pagemap::now(pagemap, address.piece().page(0).raw(), PIECE_PAGES)
-            .map_or(u16::MAX, |now| now.guarded);
+        let guarded = self.engine.guards_now(address.piece()).unwrap_or(Pages::MAX);
         let is_guarded = |&page: &usize| guarded >> (page - piece) & 1 != 0;
         let start = (claimed.start..index).rev().find(is_guarded).map_or(claimed.start, |guard| guard + 1);
         let end = (index + 1..claimed.end).find(is_guarded).unwrap_or(claimed.end);

@@ -38,7 +38,7 @@ pub const EMPTY: Region = Region { start: 0, end: 0, categories: 0 };
 /// # Errors
 /// ENOTTY on Linux before 6.7.
 pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
-    scan(pagemap, start, end, regions, PAGE_IS_PFNZERO)
+    scan(pagemap, start, end, regions, Wanted::PRESENT)
 }
 
 /// Finds the pages of `start..end` that are the shared zero page: those that were read and never
@@ -47,29 +47,26 @@ pub fn present(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -
 /// # Errors
 /// As [`present`].
 pub fn zero_pages(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Result<Scan, Errno> {
-    scan(pagemap, start, end, regions, 0)
+    scan(pagemap, start, end, regions, Wanted::ZERO_PAGE)
 }
 
-/// Finds pages that are present and the zero page; conditions in `inverted` are inverted.
-fn scan(
-    pagemap: i32,
-    start: usize,
-    end: usize,
-    regions: &mut [Region],
-    inverted: u64,
-) -> Result<Scan, Errno> {
-    let wanted = Wanted { inverted, all_of: PAGE_IS_PRESENT | PAGE_IS_PFNZERO, any_of: 0 };
-    scan_for(pagemap, start, end, regions, wanted)
-}
-
-/// The pages that a scan looks for.
+/// The pages that a scan looks for, by the kernel's categories.
 struct Wanted {
     inverted: u64,
     all_of: u64,
     any_of: u64,
 }
 
-fn scan_for(
+impl Wanted {
+    /// Present, and not the shared zero page.
+    const PRESENT: Wanted = Wanted { inverted: PAGE_IS_PFNZERO, ..Wanted::ZERO_PAGE };
+    /// The shared zero page.
+    const ZERO_PAGE: Wanted = Wanted { inverted: 0, all_of: PAGE_IS_PRESENT | PAGE_IS_PFNZERO, any_of: 0 };
+    /// A page, or a mark of the kernel's in its place.
+    const ANYTHING: Wanted = Wanted { inverted: 0, all_of: 0, any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED };
+}
+
+fn scan(
     pagemap: i32,
     start: usize,
     end: usize,
@@ -180,7 +177,7 @@ pub fn is_huge_page(region: &Region) -> bool {
 /// Whether nothing at all is from `start` to `end`: no page, and no guard or other mark of the
 /// kernel's.
 pub fn is_empty(pagemap: i32, start: usize, end: usize) -> bool {
-    let wanted = Wanted { inverted: 0, all_of: 0, any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED };
     let mut regions = [EMPTY; 1];
-    scan_for(pagemap, start, end, &mut regions, wanted).is_ok_and(|scan| scan.regions == 0 && scan.end == end)
+    scan(pagemap, start, end, &mut regions, Wanted::ANYTHING)
+        .is_ok_and(|scan| scan.regions == 0 && scan.end == end)
 }

@@ -180,9 +180,7 @@ impl Engine {
     /// Applies an unmapping: the range is no longer mapped.
     pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
         self.table.for_blocks(start, end, |base, block| {
-            self.remove_in_block(block, pages_within(base, start, end), |word| {
-                word.remove(0).map(|_| PageWord::PRESENT)
-            });
+            self.remove_in_block(block, pages_within(base, start, end), emptied);
             if start <= base.raw() && base.end() <= end {
                 self.table.recycle(base);
             }
@@ -206,8 +204,7 @@ impl Engine {
     /// Gives up what a page had that is not present: a guard stands there. It takes no lock, since
     /// each word changes by itself.
     pub(crate) fn forget_page(&self, block: &Block, index: PageInBlock) {
-        let nothing = |word: PageWord| word.remove(0).map(|_| PageWord::PRESENT);
-        self.remove_in_block(block, core::iter::once(index), nothing);
+        self.remove_in_block(block, core::iter::once(index), emptied);
     }
 
     fn remove_in_block(
@@ -241,6 +238,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// The word of a page that has nothing any more, and is not present; `None`: nothing is to change.
+fn emptied(word: PageWord) -> Option<PageWord> {
+    word.remove(0).map(|_| PageWord::PRESENT)
 }
 
 #[cfg(test)]
