@@ -340,6 +340,25 @@ static size_t present(char *at, size_t bytes) {
 
 #define EVERY 16
 
+// A program that leaves a hole in what it has mapped may map there again later: alone it knows that
+// nobody else does.
+static void holes(size_t bytes) {
+    size_t quarter = bytes / 4;
+    char *a = map(bytes), *hole = a + quarter;
+    fill_all(a, bytes, 1);
+    for (uint64_t round = 0; round < 4; round++) {
+        CHECK(munmap(hole, 2 * quarter) == 0);
+        // This is larger than the hole.
+        press(bytes);
+        CHECK(mmap(hole, 2 * quarter, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == hole);
+        fill_all(hole, 2 * quarter, round + 2);
+        press(bytes);
+        check_all(hole, 2 * quarter, round + 2);
+        check_all(a, quarter, 1);
+        for (size_t page = 3 * quarter / PAGE; page < bytes / PAGE; page++) check_page(a + page * PAGE, page, 1);
+    }
+}
+
 // A child that reads what lies between the guards.
 static pid_t forked_reader(const char *at, size_t pages) {
     pid_t child = fork();
@@ -764,7 +783,7 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
         {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect}, {"protect-too-much", protect_too_much},
-        {"guards", guards},   {"lock", lock},
+        {"guards", guards},   {"holes", holes}, {"lock", lock},
         {"lock-all", lock_all}, {"lock-too-much", lock_too_much},
         {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},

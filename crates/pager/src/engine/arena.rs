@@ -1,5 +1,5 @@
 //! The engine's own memory: private anonymous mappings that are never managed, with their addresses
-//! on record.
+//! on record. They lie apart from the program's (`kernel/window.rs`).
 //!
 //! The arena tells its mappings from the program's by address, since the kernel may merge
 //! neighbours; MADV_DONTDUMP keeps them out of core dumps and, being a flag of the mapping, keeps
@@ -19,6 +19,7 @@
 
 use crate::engine::chunks::Chunks;
 use crate::kernel::ranges::Range;
+use crate::kernel::window;
 use crate::units::{BLOCK, PAGE};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -235,9 +236,9 @@ impl Arena {
 /// each new mapping, and makes it resident where it can be accessed.
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: a new mapping, which takes nobody's place.
     unsafe {
-        let start = mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), flags).ok()?;
+        let start = mmap_anonymous(window::place(bytes), bytes, ProtFlags::empty(), flags).ok()?;
         let _ = munlock(start, bytes);
         if mprotect(start, bytes, MprotectFlags::READ | MprotectFlags::WRITE).is_err() {
             let _ = munmap(start, bytes);

@@ -4,6 +4,7 @@
 use crate::engine::{Engine, Life, link};
 use crate::kernel::sys;
 use crate::kernel::uffd::Userfault;
+use crate::kernel::window;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Orders;
 use folioswap_group::counters::Counter;
@@ -100,7 +101,7 @@ fn map_group(engine: &Engine, decisions: i32, segment: i32) -> Result<(), Errno>
         // layout.
         unsafe {
             let descriptor = BorrowedFd::borrow_raw(descriptor);
-            rustix::mm::mmap(core::ptr::null_mut(), bytes, access, flags, descriptor, 0)
+            rustix::mm::mmap(window::place(bytes), bytes, access, flags, descriptor, 0)
         }
     };
     let place = map(decisions, Decisions::BYTES, ProtFlags::READ)?;

@@ -1,7 +1,7 @@
 //! `run --trace`: the ring into which this process's allocations and frees are recorded.
 
 use crate::engine::Engine;
-use crate::kernel::sys;
+use crate::kernel::{sys, window};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -33,16 +33,21 @@ impl Engine {
     /// parent's.
     pub(crate) fn trace_into(&self, descriptor: i32) -> Result<(), Errno> {
         let before = self.recording.ring.load(Acquire);
-        let place = if before.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
+        let bytes = Ring::<{ folioswap_trace::RING_RECORDS }>::BYTES;
+        let (at, flags) = if before.is_null() {
+            (window::place(bytes), MapFlags::SHARED)
+        } else {
+            (before.cast(), MapFlags::SHARED | MapFlags::FIXED)
+        };
         // SAFETY: a new mapping of the descriptor, which the supervisor sized to the ring's layout
         // and sealed; or a mapping over the parent's ring, to which nothing refers while the space
         // has no tracer.
         let ring = unsafe {
             rustix::mm::mmap(
-                before.cast(),
-                Ring::<{ folioswap_trace::RING_RECORDS }>::BYTES,
+                at,
+                bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
-                place,
+                flags,
                 BorrowedFd::borrow_raw(descriptor),
                 0,
             )

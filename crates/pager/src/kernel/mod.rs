@@ -11,6 +11,7 @@
 //! | `futex` | a lock and wake-up words |
 //! | `thread` | threads made by clone(2), without the C library |
 //! | `ticks` | the timer that wakes the handler |
+//! | `window` | the addresses of the engine's own mappings |
 //! | `ranges` | a sorted set of address ranges |
 //! | `latency` | a histogram of durations |
 
@@ -24,3 +25,4 @@ pub mod sys;
 pub mod thread;
 pub mod ticks;
 pub mod uffd;
+pub mod window;
