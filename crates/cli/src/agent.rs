@@ -6,6 +6,7 @@
 //! (`docs/decisions/0038-the-agents-name.md`).
 
 use crate::error::Error;
+use folioswap_group::protocol::SOCKET_NAME;
 use folioswap_supervisor::{ipc::wire, processes::descriptors};
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -15,9 +16,11 @@ use rustix::{
 };
 use std::{
     borrow::Cow,
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Write},
-    path::Path,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
 };
 
 /// The agent that `build.rs` built; empty when the source tree had no agent.
@@ -29,6 +32,9 @@ pub struct Agent {
     pub descriptor: OwnedFd,
     /// Its name in the directory that the descriptor is; `None` when the descriptor is the agent.
     pub name: Option<String>,
+    /// The group's socket in that directory, for members in other network namespaces; `None` where
+    /// there is no directory.
+    pub socket: Option<OwnedFd>,
 }
 
 /// Puts the agent into memory; `None` when the developer asked for no agent.
@@ -67,8 +73,15 @@ fn in_directory(bytes: &[u8]) -> io::Result<Agent> {
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o555))?;
     file.write_all(bytes)?;
     drop(file);
+    let socket = wire::listen_at(&socket_path(directory.as_fd()))?;
     make_read_only(directory.as_fd())?;
-    Ok(Agent { descriptor: directory, name: Some(name) })
+    Ok(Agent { descriptor: directory, name: Some(name), socket: Some(socket) })
+}
+
+/// The path of the group's socket in this directory.
+fn socket_path(directory: BorrowedFd<'_>) -> PathBuf {
+    let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    directory.join(OsStr::from_bytes(SOCKET_NAME))
 }
 
 /// Makes a mount read-only, so that no descendant of root changes the agent for the others.
@@ -105,5 +118,5 @@ fn in_memfd(bytes: &[u8]) -> Result<Agent, Error> {
     fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)
         .map_err(Error::system("sealing the agent's memfd"))?;
     let descriptor = descriptors::at_random_number(file.into()).map_err(Error::system("getrandom"))?;
-    Ok(Agent { descriptor, name: None })
+    Ok(Agent { descriptor, name: None, socket: None })
 }

@@ -39,7 +39,7 @@ use folioswap_supervisor::{
     recording::Recording,
     size,
 };
-use std::{env, fs::File, time::Instant};
+use std::{env, fs::File, iter, time::Instant};
 
 /// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
@@ -104,7 +104,7 @@ fn prepare(
     let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;
     let scope = Scope::from(arguments.memory_scope);
     let group = wire::new_name().map_err(Error::system("getrandom"))?;
-    let listener = wire::listen_as(&group).map_err(Error::system("making the group's socket"))?;
+    let named = wire::listen_as(&group).map_err(Error::system("making the group's socket"))?;
     let recording = match &arguments.trace {
         None => None,
         Some(path) => Some(
@@ -118,6 +118,9 @@ fn prepare(
         .thp
         .as_ref()
         .map_or(FolioOrders::ALL, |option| option.orders(|| host::setting(folio_option::INHERITED)));
+    let (agent, agent_name, beside_agent) =
+        agent.map_or((None, None, None), |agent| (Some(agent.descriptor), agent.name, agent.socket));
+    let listeners = iter::once(named).chain(beside_agent).collect();
     let settings = Settings {
         limit,
         reserve: if arguments.memory.is_some() { 0 } else { container_kills::reserve(limit) },
@@ -127,14 +130,13 @@ fn prepare(
         memory,
         devices,
         file_bytes: limits.file_bytes(),
-        listener,
+        listeners,
         text_wanted: arguments.stats,
         validate: arguments.validate,
         recording,
         json,
         started: Instant::now(),
     };
-    let (agent, agent_name) = agent.map_or((None, None), |agent| (Some(agent.descriptor), agent.name));
     let arguments = arguments.command.clone();
     Ok((settings, Start { program: program.path, arguments, group, agent, agent_name }))
 }

@@ -90,6 +90,9 @@ pub struct Member {
     pub fork_ack: AtomicU64,
     /// Number of the fork whose child is independent: this member no longer serves it.
     pub fork_done: AtomicU64,
+    /// The errno with which a child that this member forked could not join, 0 for none. Written by
+    /// that child, which ends and can tell nobody else.
+    pub child_failed: AtomicU32,
     /// Counters and gauges.
     pub figures: Figures,
 }
@@ -108,6 +111,7 @@ impl Member {
         self.evictable_bytes.store(0, Relaxed);
         self.fork_ack.store(0, Relaxed);
         self.fork_done.store(0, Relaxed);
+        self.child_failed.store(0, Relaxed);
     }
 
     /// Takes back what a process that has ended counted.

@@ -1,6 +1,12 @@
-//! The descriptors of the pager threads.
+//! The descriptors of the pager threads, and the process's own files of `/proc`.
 
+use crate::engine::Engine;
+use crate::kernel::proc::{read_proc, read_proc_path};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use folioswap_group::protocol::ProcFile;
+use rustix::fd::{IntoRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Descriptors in the table of the pager threads. -1: none.
 #[repr(C)]
@@ -10,13 +16,68 @@ pub struct Descriptors {
     pub(crate) pagemap: AtomicI32,
     pub(crate) statm: AtomicI32,
     pub(crate) control: AtomicI32,
+    /// Files that are opened by name each time, since a program may allow itself only a handful of
+    /// descriptors; where the process cannot open them, those that the supervisor gave it.
+    pub(crate) smaps: AtomicI32,
+    smaps_rollup: AtomicI32,
+    stat: AtomicI32,
+    status: AtomicI32,
 }
 
 impl Descriptors {
     pub(crate) fn forget(&self) {
-        let Descriptors { userfault, maps, pagemap, statm, control } = self;
-        for descriptor in [userfault, maps, pagemap, statm, control] {
+        let Descriptors { userfault, maps, pagemap, statm, control, smaps, smaps_rollup, stat, status } =
+            self;
+        for descriptor in [userfault, maps, pagemap, statm, control, smaps, smaps_rollup, stat, status] {
             descriptor.store(-1, Relaxed);
+        }
+    }
+
+    /// Opens the files that stay open.
+    ///
+    /// # Errors
+    /// EACCES: the process has changed its user, and its files are root's. ENOENT: it sees another
+    /// root directory, or process ids of another namespace. EMFILE: it allows itself too few.
+    pub(crate) fn open_files(&self) -> Result<(), Errno> {
+        for file in [ProcFile::Maps, ProcFile::Pagemap, ProcFile::Statm] {
+            self.keep(file, open(file)?.into_raw_fd());
+        }
+        Ok(())
+    }
+
+    /// Keeps the descriptor of a file in place of the one before.
+    pub(crate) fn keep(&self, file: ProcFile, descriptor: i32) {
+        self.of(file).store(descriptor, Relaxed);
+    }
+
+    fn of(&self, file: ProcFile) -> &AtomicI32 {
+        match file {
+            ProcFile::Maps => &self.maps,
+            ProcFile::Pagemap => &self.pagemap,
+            ProcFile::Statm => &self.statm,
+            ProcFile::Smaps => &self.smaps,
+            ProcFile::SmapsRollup => &self.smaps_rollup,
+            ProcFile::Stat => &self.stat,
+            ProcFile::Status => &self.status,
+        }
+    }
+}
+
+/// Opens a file of this process by its name.
+///
+/// # Errors
+/// open(2)'s.
+pub(crate) fn open(file: ProcFile) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(file.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+impl Engine {
+    /// Reads the start of a file of this process, which is opened and closed where the supervisor
+    /// gave none. Empty where there is no answer.
+    pub(crate) fn read_file<'a>(&self, file: ProcFile, buffer: &'a mut [u8]) -> &'a [u8] {
+        match self.descriptors.of(file).load(Relaxed) {
+            -1 => read_proc_path(file.path(), buffer),
+            descriptor => read_proc(descriptor, buffer),
         }
     }
 }

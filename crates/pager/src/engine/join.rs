@@ -11,29 +11,26 @@ use folioswap_group::counters::Counter;
 use folioswap_group::decisions::Decisions;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
-use folioswap_group::protocol::{Ending, Kind, Note, welcome};
+use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, hello, welcome};
 use folioswap_group::segment::{MEMBERS_MAX, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
-use rustix::fd::{BorrowedFd, IntoRawFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Joins the group: opens the descriptors that are needed, says hello, maps decisions and segment,
-/// takes over a forked child's userfaultfd.
+/// Joins the group: opens the descriptors that are needed, or asks for those that the process may
+/// not open any more; says hello, maps decisions and segment, takes over a forked child's
+/// userfaultfd.
 pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
-    let open = |path: &core::ffi::CStr| {
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(IntoRawFd::into_raw_fd)
-    };
     let descriptors = &engine.descriptors;
-    descriptors.maps.store(open(c"/proc/self/maps")?, Relaxed);
-    descriptors.pagemap.store(open(c"/proc/self/pagemap")?, Relaxed);
-    descriptors.statm.store(open(c"/proc/self/statm")?, Relaxed);
-    let control = link::connect_to(&engine.membership.group_name[..engine.membership.group_name_length])?;
+    let opened = descriptors.open_files();
+    let control = link::connect_to(engine.group_name(), engine.agent_path())?;
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
-    link::send(control, &Control::new(Kind::Hello, token.message_words()), None)?;
+    let [low, high] = token.words();
+    let asks = if opened.is_ok() { 0 } else { hello::WITHOUT_FILES };
+    link::send(control, &Control::new(Kind::Hello, [low, high, asks]), None)?;
     let (answer, came) = link::receive(control)?;
     if answer.kind() != Some(Kind::Welcome) {
         return Err(Errno::CONNREFUSED);
@@ -46,6 +43,16 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let mut others = came[count + 2..].iter().copied();
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
+    if flags & welcome::FILES == 0 {
+        opened?;
+    } else {
+        for (file, descriptor) in ProcFile::ALL.into_iter().zip(others) {
+            if descriptor < 0 {
+                return Err(Errno::MFILE);
+            }
+            descriptors.keep(file, descriptor);
+        }
+    }
     let some_are_missing = decisions < 0 || segment < 0 || device_descriptors.contains(&-1);
     if some_are_missing || ring == Some(-1) || userfault == Some(-1) {
         // The program's own limit allows fewer descriptors than the supervisor sends.
@@ -121,6 +128,9 @@ fn member_id(word: u64) -> Result<u32, Errno> {
 /// swapped out it simply runs on; a child of a managed process must not.
 pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
+        if engine.descriptors.control.load(Relaxed) < 0 {
+            engine.fork.tell_parents_entry(engine, why);
+        }
         engine.end(Ending::NotJoined, Some(why));
     }
     engine.threads.life.store(Life::Unmanaged as u32, Release);

@@ -2,7 +2,7 @@
 
 use crate::kernel::sys;
 use core::mem::MaybeUninit;
-use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message};
+use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message, SOCKET_NAME};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -14,14 +14,41 @@ use rustix::net::{
 /// Descriptors that came with a message, in order; -1 for none.
 pub type Descriptors = [i32; DESCRIPTORS_MAX];
 
-/// Connects to the group of this name; the descriptor is the caller's.
+/// Connects to the group of this name; the descriptor is the caller's. Abstract names are those of
+/// a network namespace: from another one the group is reached by the socket that lies beside the
+/// agent.
 ///
 /// # Errors
-/// ECONNREFUSED: the group has ended.
-pub fn connect_to(group: &[u8]) -> Result<i32, Errno> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(group)?)?;
-    Ok(socket.into_raw_fd())
+/// ECONNREFUSED: the group has ended, or the process has left its network namespace and may not
+/// follow the agent's path any more.
+pub fn connect_to(group: &[u8], agent: &[u8]) -> Result<i32, Errno> {
+    let socket = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let named = socket()?;
+    let Err(why) = connect(&named, &SocketAddrUnix::new_abstract_name(group)?) else {
+        return Ok(named.into_raw_fd());
+    };
+    drop(named);
+    let mut path = [0; PATH_MAX];
+    let Some(path) = beside(agent, SOCKET_NAME, &mut path) else { return Err(why) };
+    let beside = socket()?;
+    connect(&beside, &SocketAddrUnix::new(path)?).map_err(|_| why)?;
+    Ok(beside.into_raw_fd())
+}
+
+/// Bytes of the longest path of a socket (unix(7)).
+const PATH_MAX: usize = 108;
+
+/// The path of `name` in the directory of `file`; `None` where it is too long.
+fn beside<'a>(file: &[u8], name: &[u8], path: &'a mut [u8; PATH_MAX]) -> Option<&'a [u8]> {
+    let directory = file.iter().rposition(|&byte| byte == b'/')? + 1;
+    let length = directory + name.len();
+    // The kernel wants a zero behind it.
+    if length >= PATH_MAX {
+        return None;
+    }
+    path[..directory].copy_from_slice(&file[..directory]);
+    path[directory..length].copy_from_slice(name);
+    Some(&path[..length])
 }
 
 /// Sends a message, with a descriptor if there is one. Blocks while the supervisor's queue is full.

@@ -3,12 +3,13 @@
 
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
-use crate::kernel::proc::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc, read_proc_path};
+use crate::kernel::proc::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc};
 use crate::kernel::sys;
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_group::decisions::Scope;
+use folioswap_group::protocol::ProcFile;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// When so much stopped being shared since a measurement, the measurement is repeated as soon as
@@ -60,7 +61,7 @@ impl Evictor {
         if has_shmem
             && (slow || self.survey.size.shared.abs_diff(self.survey.shared_seen) >= SHARED_CHANGED_BYTES)
         {
-            let text = read_proc_path(c"/proc/self/status", &mut self.survey.text);
+            let text = engine.read_file(ProcFile::Status, &mut self.survey.text);
             // Without an answer (perhaps no descriptor is left) the last values stand, and the next
             // round asks again.
             if let Some(shmem) = field_bytes(text, b"RssShmem:") {
@@ -137,7 +138,7 @@ impl Evictor {
         let due = if soon { self.sharing.soonest_ns } else { self.sharing.next_ns };
         let is_due = now >= due && total >= marks.engage;
         if uncertain > 0 || is_due {
-            let text = read_proc_path(c"/proc/self/stat", &mut self.survey.text);
+            let text = engine.read_file(ProcFile::Stat, &mut self.survey.text);
             let faults = minor_faults(text).unwrap_or(self.survey.minor_faults_seen);
             let fresh = faults.saturating_sub(self.survey.minor_faults_seen) * PAGE as u64;
             self.survey.minor_faults_seen = faults;
@@ -149,7 +150,7 @@ impl Evictor {
             return;
         }
         let before = me.sharing.before_measuring(header);
-        let text = read_proc_path(c"/proc/self/smaps_rollup", &mut self.survey.text);
+        let text = engine.read_file(ProcFile::SmapsRollup, &mut self.survey.text);
         let (resident, proportional) = (field_bytes(text, b"Anonymous:"), field_bytes(text, b"Pss_Anon:"));
         let mut pace = ROLLUP_PACE;
         if let (Some(resident), Some(proportional)) = (resident, proportional) {

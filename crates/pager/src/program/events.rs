@@ -5,6 +5,7 @@
 //! every later move sees the effects.
 
 use crate::engine::Engine;
+use crate::engine::descriptors;
 use crate::engine::words::pages_within;
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
@@ -15,11 +16,10 @@ use crate::store::freeing::Freeing;
 use crate::units::{BlockAddr, PAGE, PageInBlock};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use folioswap_group::protocol::Ending;
+use folioswap_group::protocol::{Ending, ProcFile};
 use folioswap_policy::page::{PageState, PageWord};
 use folioswap_policy::page_table::Block;
-use rustix::fd::AsFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 /// How often the descriptor of a forked child is asked for again when no descriptor is free, and
@@ -68,8 +68,13 @@ impl Handler {
     pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
         let mut buffer = [0; 8192];
         self.obtain(|| {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let file = rustix::fs::open(c"/proc/self/smaps", flags, Mode::empty())?;
+            let given = self.engine.descriptors.smaps.load(Relaxed);
+            if given >= 0 {
+                // SAFETY: the descriptor is in the pager threads' table and stays open.
+                let file = unsafe { BorrowedFd::borrow_raw(given) };
+                return maps::not_inherited(file, &mut buffer, &mut each);
+            }
+            let file = descriptors::open(ProcFile::Smaps)?;
             maps::not_inherited(file.as_fd(), &mut buffer, &mut each)
         });
     }

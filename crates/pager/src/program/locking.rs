@@ -3,12 +3,13 @@
 //! more than the limit.
 
 use crate::engine::Engine;
+use crate::engine::descriptors;
 use crate::kernel::maps::{self, MappingKind};
 use crate::kernel::ranges::Range;
 use crate::kernel::sys;
+use folioswap_group::protocol::ProcFile;
 use linux_raw_sys::general as raw;
 use rustix::fd::AsFd;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
@@ -40,9 +41,7 @@ impl Engine {
     /// # Errors
     /// [`LockError`].
     pub fn lock_program(&self, residence: Residence) -> Result<(), LockError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let list =
-            rustix::fs::open(c"/proc/self/maps", flags, Mode::empty()).map_err(|_| LockError::NoList)?;
+        let list = descriptors::open(ProcFile::Maps).map_err(|_| LockError::NoList)?;
         let mut buffer = [0; 8 << 10];
         let mut locked = Ok(());
         maps::read(list.as_fd(), &mut buffer, |mapping| {

@@ -4,7 +4,7 @@
 use folioswap_group::protocol::{DESCRIPTORS_MAX, Message};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{MemfdFlags, memfd_create},
+    fs::{MemfdFlags, Mode, memfd_create},
     io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -16,6 +16,7 @@ use rustix::{
 use std::{
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
+    path::Path,
 };
 
 /// A message as it arrived, with the descriptors that came along.
@@ -65,6 +66,19 @@ pub fn listen_as(name: &str) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Listens for members at this path, which all users may connect to, without blocking in accept(2).
+///
+/// # Errors
+/// Of socket(2), bind(2), chmod(2) and listen(2).
+pub fn listen_at(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }

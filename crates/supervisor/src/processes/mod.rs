@@ -4,6 +4,7 @@
 pub mod census;
 pub mod descriptors;
 mod elf;
+pub(crate) mod files;
 pub mod limits;
 pub(crate) mod orphans;
 pub mod peer;

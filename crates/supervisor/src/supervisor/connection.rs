@@ -61,6 +61,8 @@ pub struct Connection {
     pub ring: Option<MemberRing>,
     /// The links by which it reaches network devices.
     pub links: Vec<MemberLink>,
+    /// Who opens its files of `/proc`.
+    pub files: Files,
 }
 
 impl Connection {
@@ -82,12 +84,18 @@ impl Connection {
             userfaults: Vec::new(),
             ring: None,
             links: Vec::new(),
+            files: Files::Own,
         }
     }
 
     /// The process, as the sender of userfaultfds.
     pub fn sender(&self) -> Sender {
         Sender { pid: self.pid, user: self.user }
+    }
+
+    /// The number of the member's entry; `None` if the other end is no member.
+    pub fn member(&self) -> Option<u32> {
+        if let Role::Member(id) = self.role { Some(id) } else { None }
     }
 
     /// Whether the other end is a member.
@@ -99,6 +107,15 @@ impl Connection {
     pub fn is_waiting(&self) -> bool {
         matches!(self.role, Role::Waiting { .. })
     }
+}
+
+/// Who opens the files of `/proc` that a member reads of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// The member.
+    Own,
+    /// The supervisor, because the member has said that it may not.
+    Wanted,
 }
 
 /// Whether the pager of a member goes on.

@@ -3,18 +3,19 @@
 use super::{
     Supervisor,
     bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
-    connection::{Connection, Kinship, PendingFork, Role},
+    connection::{Connection, Files, Kinship, PendingFork, Role},
 };
 use crate::{
     devices::networks::Access,
     ipc::wire,
     processes::{
+        files,
         peer::{self, Peer},
         proc,
     },
     recording::Recording,
 };
-use folioswap_group::protocol::{ForkToken, Kind, Message, Refusal, welcome};
+use folioswap_group::protocol::{ForkToken, Kind, Message, Refusal, hello, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -40,7 +41,10 @@ impl Supervisor {
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTED_PER_ROUND {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(socket) = accept_with(&self.settings.listener, flags) else { return };
+            let mut listeners = self.settings.listeners.iter();
+            let Some(socket) = listeners.find_map(|listener| accept_with(listener, flags).ok()) else {
+                return;
+            };
             let Ok(peer) = Peer::of(&socket) else { continue };
             let kinship = if proc::descends_from(peer.pid, std::process::id()) {
                 Kinship::Descendant
@@ -119,13 +123,18 @@ impl Supervisor {
         match (kind, &connection.role, kinship) {
             (Kind::Query, Role::New, _) => self.answer(index),
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
-            (Kind::Hello, Role::New, Kinship::Descendant) => match ForkToken::of_message(message.words) {
-                ForkToken::NONE => self.welcome(index, None),
-                token => {
-                    connection.role = Role::Waiting { token, parentless: None };
-                    After::Keep
+            (Kind::Hello, Role::New, Kinship::Descendant) => {
+                if message.words[2] & hello::WITHOUT_FILES != 0 {
+                    connection.files = Files::Wanted;
                 }
-            },
+                match ForkToken::of_message(message.words) {
+                    ForkToken::NONE => self.welcome(index, None),
+                    token => {
+                        connection.role = Role::Waiting { token, parentless: None };
+                        After::Keep
+                    }
+                }
+            }
             (Kind::Hello, Role::New, Kinship::Stranger)
                 if !ForkToken::of_message(message.words).is_none() =>
             {
@@ -203,6 +212,15 @@ impl Supervisor {
             connection.userfaults.push(fork.userfault);
             descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
         }
+        // Without them the process says itself why it cannot be managed.
+        let files = match connection.files {
+            Files::Wanted => files::open(connection.pid, &connection.process).unwrap_or_default(),
+            Files::Own => Vec::new(),
+        };
+        if !files.is_empty() {
+            flags |= welcome::FILES;
+            descriptors.extend(files.iter().map(AsFd::as_fd));
+        }
         sent(wire::send(
             &connection.socket,
             &Message::new(Kind::Welcome, [u64::from(id), flags, devices]),
@@ -271,6 +289,9 @@ impl Supervisor {
         let mut connection = self.connections.swap_remove(index);
         if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
             recording.ended(ring);
+        }
+        if let Some(id) = connection.member() {
+            self.say_child_failed(connection.pid, id);
         }
         let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         if let Role::Member(id) = connection.role {

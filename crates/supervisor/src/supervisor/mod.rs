@@ -87,8 +87,8 @@ pub struct Settings {
     pub devices: PreparedDevices,
     /// The most bytes that members may write into a file.
     pub file_bytes: u64,
-    /// The listening socket of the group.
-    pub listener: OwnedFd,
+    /// The listening sockets of the group: one with an abstract name, one beside the agent.
+    pub listeners: Vec<OwnedFd>,
     /// Whether the report is printed.
     pub text_wanted: bool,
     /// Whether members and the supervisor check every invariant now and then.
@@ -252,7 +252,8 @@ impl Supervisor {
         descriptors::leave_standard();
         let settings = &self.settings;
         let mut kept: Vec<BorrowedFd<'_>> = settings.memory.descriptors().to_vec();
-        kept.extend([settings.listener.as_fd(), self.signals.as_fd()]);
+        kept.push(self.signals.as_fd());
+        kept.extend(settings.listeners.iter().map(AsFd::as_fd));
         kept.extend(self.link.iter().map(AsFd::as_fd));
         kept.extend(self.clusters.files().map(AsFd::as_fd));
         kept.extend(
@@ -346,7 +347,7 @@ impl Supervisor {
         let mut waiting: Vec<PollFd<'_>> =
             processes.map(|process| PollFd::new(process, PollFlags::IN)).collect();
         waiting.push(PollFd::new(&self.signals, PollFlags::IN));
-        waiting.push(PollFd::new(&self.settings.listener, PollFlags::IN));
+        waiting.extend(self.settings.listeners.iter().map(|it| PollFd::new(it, PollFlags::IN)));
         waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
         waiting
             .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));

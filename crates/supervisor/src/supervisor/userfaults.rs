@@ -4,12 +4,13 @@
 use super::{
     Supervisor,
     bounds::Offence,
-    connection::PendingFork,
+    connection::{Connection, PendingFork},
     members::{After, end_recorded},
 };
 use crate::processes::userfault::Userfault;
 use folioswap_group::protocol::{ForkToken, RAW_CHILDREN_MAX};
-use rustix::fd::OwnedFd;
+use rustix::{fd::OwnedFd, io::Errno};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The most userfaultfds of one connection's own. A member sends one, and a forked child was given
 /// one before.
@@ -80,12 +81,40 @@ impl Supervisor {
         After::Keep
     }
 
-    /// Drops the announced children whose memory does not exist any more.
+    /// Drops the announced children whose memory does not exist any more, and says why one of them
+    /// ended if it could not join: it has told its parent's entry.
     pub(super) fn drop_gone_forks(&mut self) {
         let writer = self.settings.memory.writer();
+        let mut parents = Vec::new();
         for gone in self.pending.extract_if(.., |fork| fork.userfault.is_orphaned()) {
             self.clusters.drop_all(writer, &gone.clusters);
             end_recorded(&mut self.recording, gone.recorded);
+            parents.push(gone.parent);
+        }
+        for parent in parents {
+            self.say_why_child_failed(parent);
+        }
+    }
+
+    /// Says why a child of this process could not join, if one left a reason in the parent's entry.
+    fn say_why_child_failed(&mut self, parent: u32) {
+        let mut connections = self.connections.iter().filter(|connection| connection.pid == parent);
+        if let Some(id) = connections.find_map(Connection::member) {
+            self.say_child_failed(parent, id);
+        }
+    }
+
+    /// [`Self::say_why_child_failed`] of the member with this entry.
+    pub(super) fn say_child_failed(&mut self, parent: u32, entry: u32) {
+        let entry = &self.settings.memory.group().segment.members[entry as usize];
+        let why = entry.child_failed.swap(0, Relaxed);
+        // Any process of the group can write there.
+        if (1..4096).contains(&why) {
+            let why = Errno::from_raw_os_error(why as i32);
+            self.say(&format!(
+                "folioswap: a child of process {parent} ends, it cannot have what it inherited: it \
+                 cannot reach the group ({why})\n"
+            ));
         }
     }
 

@@ -137,6 +137,14 @@ impl ForkState {
         }
     }
 
+    /// Leaves the reason why this child cannot join in its parent's entry, which it has mapped
+    /// since before the fork: it may have no way to the supervisor.
+    pub(crate) fn tell_parents_entry(&self, engine: &Engine, why: Errno) {
+        if let Some(parent) = engine.segment().member(self.inherited_from.load(Relaxed)) {
+            parent.child_failed.store(why.raw_os_error() as u32, Relaxed);
+        }
+    }
+
     /// Ends the fork for this process: everything may move again. Called once for each fork: by the
     /// handler where the fork froze the words, else by the forking thread.
     pub(crate) fn end(&self, engine: &Engine) {

@@ -324,7 +324,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         memory: GroupMemory::create().expect("memory"),
         devices: devices::prepare_for_one(wanted, &Limits::capture()).expect("devices"),
         file_bytes: u64::MAX,
-        listener: wire::listen_as(group).expect("a socket"),
+        listeners: vec![wire::listen_as(group).expect("a socket")],
         text_wanted: true,
         validate: true,
         recording: (bits & 14 == 2).then(|| Recording::create("/dev/null".into()).expect("opens")),
