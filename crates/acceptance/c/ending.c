@@ -1,6 +1,14 @@
 // Programs that end, or are ended, in a certain way.
 #include "check.h"
 
+// A thread that outlives the first one, and ends by the bare system call.
+static void *late(void *memory) {
+    usleep(200000);
+    check_all(memory, 32 * MIB, 1);
+    syscall(SYS_exit, 1);
+    return 0;
+}
+
 static volatile sig_atomic_t interrupts;
 static void count(int signal) { (void)signal, interrupts++; }
 
@@ -13,6 +21,19 @@ int main(int argc, char **argv) {
     if (strcmp(how, "exit") == 0) {
         check_all(a, bytes, 1);
         _exit(atoi(argv[3]));
+    }
+    if (strcmp(how, "last-thread") == 0) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child) {
+            int status;
+            CHECK(waitpid(child, &status, 0) == child);
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == atoi(argv[3]));
+            check_all(a, bytes, 1);
+        }
+        pthread_t thread;
+        CHECK(pthread_create(&thread, 0, late, a) == 0);
+        syscall(SYS_exit, atoi(argv[3]));
     }
     if (strcmp(how, "signal") == 0) {
         signal(atoi(argv[3]), SIG_DFL);

@@ -38,6 +38,16 @@ fn the_exit_status_is_passed_on() {
     }
 }
 
+/// The first thread has ended before, with the status that counts.
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    let outcome = job(&["last-thread", "96", "6"]).under(job::engine(LIMIT));
+    assert_eq!(outcome.code, Some(6), "{}", outcome.describe());
+    outcome.check_limit();
+    outcome.check_clean();
+    check_invariants(&outcome);
+}
+
 #[test]
 fn a_signal_becomes_128_and_its_number() {
     if !job::judging_folioswap() {

@@ -69,6 +69,7 @@ impl Evictor {
             }
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
+        self.end_with_last_thread(now);
         if slow {
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());
             if engine.embedded.is_on() {

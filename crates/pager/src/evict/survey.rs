@@ -22,6 +22,9 @@ pub(crate) struct Survey {
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
     pub(crate) epoch_due: Due,
+    pub(crate) threads_due: Due,
+    /// Looks in a row that found no thread of the program.
+    pub(crate) without_thread: u32,
     /// Resident shared memory, in bytes.
     pub(crate) shmem: u64,
     /// Shared and file memory when shared memory was measured last.
@@ -44,6 +47,8 @@ impl Survey {
             scans_in_vain: 0,
             growing_until_ns: 0,
             slow_due: Due::at_once(),
+            threads_due: Due::at_once(),
+            without_thread: 0,
             epoch_due: Due::at_once(),
             shmem: 0,
             shared_seen: 0,

@@ -41,9 +41,40 @@ fn decimal(text: &[u8]) -> Option<u64> {
 /// Returns field `number` (from 3 on, as proc_pid_stat(5) counts them) of a `stat` file. The fields
 /// are found after the name, which may hold any bytes.
 fn stat_field(text: &[u8], number: usize) -> Option<u64> {
+    fields_after_name(text)?.nth(number - 3).and_then(decimal)
+}
+
+fn fields_after_name(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
-    let mut fields = text[name_end + 1..].trim_ascii().split(|&byte| byte == b' ');
-    fields.nth(number - 3).and_then(decimal)
+    Some(text[name_end + 1..].trim_ascii().split(|&byte| byte == b' '))
+}
+
+/// The first thread of a process, from the process's `stat`, or any thread, from its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstThread {
+    /// It goes on.
+    GoesOn,
+    /// It has ended by exit(2).
+    Ended {
+        /// With this status.
+        status: u8,
+    },
+}
+
+impl FirstThread {
+    /// Parses a `stat` file; `None` for one that is not complete.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let state = fields_after_name(text)?.next()?;
+        let status = stat_field(text, 52)?;
+        let has_ended = state == b"Z" || state == b"X";
+        let ended = FirstThread::Ended { status: (status >> 8) as u8 };
+        Some(if has_ended { ended } else { FirstThread::GoesOn })
+    }
+}
+
+/// Returns the kernel's flags of a thread (`PF_*` in its include/linux/sched.h), from its `stat`.
+pub fn thread_flags(text: &[u8]) -> Option<u64> {
+    stat_field(text, 9)
 }
 
 /// Returns the minor faults in `/proc/self/stat`.
