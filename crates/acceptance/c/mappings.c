@@ -340,6 +340,42 @@ static size_t present(char *at, size_t bytes) {
 
 #define EVERY 16
 
+// Whether the kernel moves two mappings by one call, if it serves neither by a userfaultfd.
+static bool can_move_several(void) {
+    char *from = mmap(0, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *to = mmap(0, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(from != MAP_FAILED && to != MAP_FAILED && mprotect(from + PAGE, PAGE, PROT_NONE) == 0);
+    return mremap(from, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+}
+
+// Eight mappings in a row, and a gap in the place of a ninth, move by one call and back again.
+static void move_several(size_t bytes) {
+    enum { PARTS = 9, GAP = 5 };
+    if (!can_move_several()) return;
+    size_t part = bytes / PARTS / PAGE * PAGE, whole = part * PARTS;
+    char *a = map(whole), *b = map(whole);
+    fill_all(a, whole, 1);
+    // What differs in this is a mapping of its own.
+    for (int i = 0; i < PARTS; i += 2) CHECK(madvise(a + i * part, part, MADV_DONTDUMP) == 0);
+    CHECK(munmap(a + GAP * part, part) == 0);
+    for (int round = 0; round < 3; round++) {
+        press(whole);
+        fill_page(b + GAP * part, 7, 7);
+        CHECK(mremap(a, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, b) == b);
+        for (size_t page = 0; page < whole / PAGE; page++)
+            if (page / (part / PAGE) != GAP) check_page(b + page * PAGE, page, round + 1);
+        check_page(b + GAP * part, 7, 7);
+        for (size_t page = 0; page < whole / PAGE; page++)
+            if (page / (part / PAGE) != GAP) fill_page(b + page * PAGE, page, round + 2);
+        char *other = a;
+        a = b, b = other;
+        CHECK(munmap(a + GAP * part, part) == 0);
+        // Nothing else may come to lie in the old place.
+        CHECK(mmap(b, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == b);
+        CHECK(mprotect(b + GAP * part, part, PROT_READ | PROT_WRITE) == 0);
+    }
+}
+
 // A program that leaves a hole in what it has mapped may map there again later: alone it knows that
 // nobody else does.
 static void holes(size_t bytes) {
@@ -783,7 +819,7 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
         {"free", lazy_free},  {"advices", advices},         {"replace", replace},       {"protect", protect}, {"protect-too-much", protect_too_much},
-        {"guards", guards},   {"holes", holes}, {"lock", lock},
+        {"guards", guards},   {"move-several", move_several}, {"holes", holes}, {"lock", lock},
         {"lock-all", lock_all}, {"lock-too-much", lock_too_much},
         {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},

@@ -33,6 +33,7 @@ cases! {
     map_fixed_munmap_and_map_again = "replace",
     protection_is_kept = "protect",
     guards_stay_and_leave_zeroes = "guards",
+    several_mappings_move_at_once = "move-several",
     holes_are_the_programs = "holes",
     mlock_brings_in_and_keeps = "lock",
     mlockall_locks_what_the_program_has = "lock-all",

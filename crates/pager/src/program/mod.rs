@@ -8,9 +8,11 @@
 //! | `advice` | MADV_PAGEOUT, MADV_COLD, MADV_WILLNEED |
 //! | `huge_advice` | MADV_HUGEPAGE, MADV_NOHUGEPAGE |
 //! | `locking` | mlockall |
+//! | `remapping` | mremap of several mappings |
 
 pub mod advice;
 pub mod announce;
 pub mod events;
 pub mod huge_advice;
 pub mod locking;
+pub mod remapping;
