@@ -63,12 +63,13 @@ impl LaneSet {
                 false => Retries::None,
             }
         };
+        // As it was before the connection is ended here.
+        let is_away = lock(&self.state).away_since.is_some();
         if ended.iter().any(|pending| pending.sent) {
             // A server that leaves one request unanswered leaves the others unanswered too, and a
             // late answer would belong to no request.
             lane.end_connection();
         }
-        let is_away = lock(&self.state).away_since.is_some();
         // A write that the server may still carry out is not forgotten when the connection is.
         let why = |pending: &Pending| match is_away
             && !(pending.command == Command::Write && pending.may_be_done)
