@@ -44,7 +44,7 @@ impl Engine {
     /// it did: until its present batch is over. Any thread of the embedder may call it.
     ///
     /// # Errors
-    /// From [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 16384 ranges
+    /// From [`Command::Manage`]: NOMEM, where the system allows no further mapping, or 65536 ranges
     /// are managed; BUSY, where another userfaultfd has the range. CHILD in a forked child, which
     /// has no evictor.
     pub fn command(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {

@@ -67,7 +67,7 @@ impl Engine {
     /// stopped them.
     pub(crate) fn apply_requests(&self) {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under the lock of the sets. A full set can only mean sixteen thousand stacks;
+        // SAFETY: under the lock of the sets. A full set can only mean 65 536 stacks;
         // then a stack may be swapped.
         let kept = unsafe { &mut *self.said.kept.get() };
         // SAFETY: as above.

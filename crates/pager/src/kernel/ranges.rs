@@ -1,8 +1,8 @@
 //! A sorted set of address ranges, in memory that the caller supplies.
 
-/// Most ranges that a set can hold: a quarter of the kernel's default bound on the mappings of a
-/// process.
-pub const RANGES_MAX: usize = 16 << 10;
+/// Most ranges that a set can hold: the kernel's default bound on the mappings of a process. The
+/// memory of a set is resident as far as it is used.
+pub const RANGES_MAX: usize = 64 << 10;
 
 /// Half-open range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
