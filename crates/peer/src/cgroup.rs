@@ -87,6 +87,16 @@ impl Cgroup {
         Ok(group)
     }
 
+    /// Keeps the group's memory out of the kernel's own swap, which others on the machine may have
+    /// turned on.
+    ///
+    /// # Errors
+    /// The file cannot be written: a kernel without swap has none.
+    pub fn without_kernel_swap(&self) -> io::Result<()> {
+        let file = if self.version == Version::One { "memory.swappiness" } else { "memory.swap.max" };
+        fs::write(self.path.join(file), "0")
+    }
+
     /// The group's directory.
     pub fn path(&self) -> &Path {
         &self.path

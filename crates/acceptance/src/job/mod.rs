@@ -167,7 +167,14 @@ impl Job {
             _ => self.cgroup_limit,
         };
         let cgroup = match Cgroup::new("folioswap-acc-", limit) {
-            Ok(cgroup) => Some(cgroup),
+            Ok(cgroup) => {
+                if zram.is_none() {
+                    // A test beside this one may have the kernel swap. Without the file there is no
+                    // such swap.
+                    let _ = cgroup.without_kernel_swap();
+                }
+                Some(cgroup)
+            }
             Err(error) => {
                 assert!(zram.is_none(), "a kernel run needs a memory cgroup: {error}");
                 skipping::note_part(&format!("memory not watched, no memory cgroup: {error}"));
