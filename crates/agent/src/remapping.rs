@@ -4,10 +4,10 @@
 //! them. Then each is moved by a call of its own, which is what the kernel does otherwise.
 
 use crate::libc;
+use crate::start::engine;
 use core::ffi::{c_int, c_void};
 use folioswap_pager::kernel::sys;
-use folioswap_pager::program::remapping::{Move, Whole};
-use linux_raw_sys::errno::EFAULT;
+use folioswap_pager::program::remapping::{Move, Mover};
 use linux_raw_sys::general as raw;
 
 /// mremap(2). The fifth argument counts with MREMAP_FIXED and MREMAP_DONTUNMAP only; without them
@@ -23,21 +23,22 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
-    let arguments = [start as usize, bytes, new_bytes, flags as usize, to as usize, 0];
-    // SAFETY: by the caller's contract.
-    let result = unsafe { sys::syscall(raw::__NR_mremap, arguments) };
-    let is_move = flags as u32 == raw::MREMAP_MAYMOVE | raw::MREMAP_FIXED && bytes == new_bytes;
-    let result = match result {
-        Err(errno) if is_move && errno.raw_os_error() as u32 == EFAULT => {
-            let wanted = Move { from: start as usize, bytes, to: to as usize };
+    const PAGE: usize = 4096;
+    let pages = |bytes: usize| bytes.checked_next_multiple_of(PAGE);
+    let is_move = flags as u32 & raw::MREMAP_FIXED != 0 && pages(bytes) == pages(new_bytes);
+    let several = pages(bytes)
+        .filter(|_| is_move && engine().is_some())
+        .map(|bytes| Move { from: start as usize, bytes, to: to as usize, flags: flags as usize })
+        .filter(|wanted| (wanted.from | wanted.to).is_multiple_of(PAGE) && wanted.is_apart())
+        .filter(|wanted| wanted.mover() == Mover::Us);
+    let result = match several {
+        // SAFETY: by the caller's contract.
+        Some(wanted) => unsafe { wanted.in_pieces() }.map(|()| to as usize),
+        None => {
+            let arguments = [start as usize, bytes, new_bytes, flags as usize, to as usize, 0];
             // SAFETY: by the caller's contract.
-            match unsafe { wanted.in_pieces() } {
-                Ok(Whole::Moved) => Ok(to as usize),
-                Ok(Whole::NotOfThisKernel) => Err(errno),
-                Err(errno) => Err(errno),
-            }
+            unsafe { sys::syscall(raw::__NR_mremap, arguments) }
         }
-        other => other,
     };
     match result {
         Ok(address) => address as *mut c_void,
