@@ -2,10 +2,11 @@
 #include "check.h"
 
 // A thread that outlives the first one, and ends by the bare system call.
+static int late_status;
 static void *late(void *memory) {
     usleep(200000);
     check_all(memory, 32 * MIB, 1);
-    syscall(SYS_exit, 1);
+    syscall(SYS_exit, late_status);
     return 0;
 }
 
@@ -32,6 +33,7 @@ int main(int argc, char **argv) {
             check_all(a, bytes, 1);
         }
         pthread_t thread;
+        late_status = atoi(argv[3]);
         CHECK(pthread_create(&thread, 0, late, a) == 0);
         syscall(SYS_exit, atoi(argv[3]));
     }

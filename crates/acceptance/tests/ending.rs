@@ -38,7 +38,7 @@ fn the_exit_status_is_passed_on() {
     }
 }
 
-/// The first thread has ended before, with the status that counts.
+/// The first thread has ended before. Both end with this status.
 #[test]
 fn a_process_ends_with_its_last_thread() {
     let outcome = job(&["last-thread", "96", "6"]).under(job::engine(LIMIT));

@@ -2,7 +2,7 @@
 //! the process would end with the last of them; here the pager's threads are left.
 
 use crate::evict::evictor::Evictor;
-use crate::kernel::proc::{FirstThread, thread_flags};
+use crate::kernel::proc::{FirstThread, thread_count, thread_flags};
 use crate::kernel::sys;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
@@ -23,45 +23,49 @@ const IO_WORKER: u64 = 0x10;
 /// Room for the names of some thirty threads, so that one system call lists all that can be left.
 const LIST_BYTES: usize = 1 << 10;
 
+/// The threads when the program has none left and the kernel made none: the first one, which stays
+/// in the list until the last has ended, handler and evictor.
+const ENDED: u64 = 3;
+
 impl Evictor {
     /// Ends the process, with the status of its first thread, if the program has no thread left.
     /// Then none is left that could start one.
+    ///
+    /// The kernel would give the status of the last thread, which nobody can ask for any more.
     pub(crate) fn end_with_last_thread(&mut self, now: u64) {
         if self.engine.embedded.is_on() || !self.survey.threads_due.take(now, LOOK_NS) {
             return;
         }
         let text = self.engine.read_file(ProcFile::Stat, &mut self.survey.text);
         let Some(FirstThread::Ended { status }) = FirstThread::of(text) else { return };
-        self.survey.without_thread = if self.has_thread() { 0 } else { self.survey.without_thread + 1 };
+        let has_none = thread_count(text) == Some(ENDED) || self.only_others_are_left();
+        self.survey.without_thread = if has_none { self.survey.without_thread + 1 } else { 0 };
         if self.survey.without_thread >= LOOKS {
             sys::exit_group(status);
         }
     }
 
-    /// Whether a thread is left that is neither the first one, which has ended, nor the pager's,
-    /// nor the kernel's. So it is when nobody can tell.
-    fn has_thread(&self) -> bool {
+    /// Whether all threads that are left are the first one, which has ended, the pager's, and the
+    /// kernel's. False where nobody can tell, as in a process that sees no `/proc`.
+    fn only_others_are_left(&self) -> bool {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(directory) = openat(CWD, c"/proc/self/task", flags, Mode::empty()) else { return true };
+        let Ok(directory) = openat(CWD, c"/proc/self/task", flags, Mode::empty()) else { return false };
         let ours = [&self.engine.threads.handler, &self.engine.threads.evictor].map(|it| it.load(Relaxed));
-        let known = |name: &[u8]| {
-            let Some(thread) = number(name) else { return true };
-            ours.contains(&thread) || is_idle_or_ended(directory.as_fd(), name)
-        };
         let mut room = [MaybeUninit::uninit(); LIST_BYTES];
         let mut list = RawDir::new(&directory, &mut room);
-        let mut is_first_call = true;
+        let mut seen = 0;
         while let Some(entry) = list.next() {
-            let Ok(entry) = entry else { return true };
-            if !known(entry.file_name().to_bytes()) {
-                return true;
-            }
-            // A second call would begin where threads may have moved up meanwhile.
-            if list.is_buffer_empty() && !core::mem::take(&mut is_first_call) {
-                return true;
+            let Ok(entry) = entry else { return false };
+            let name = entry.file_name().to_bytes();
+            let Some(thread) = number(name) else { continue };
+            seen += 1;
+            if !ours.contains(&thread) && !is_idle_or_ended(directory.as_fd(), name) {
+                return false;
             }
         }
-        false
+        // The list leaves out a thread that ends while it is made, and then what that one started.
+        let mut text = [0; 512];
+        thread_count(self.engine.read_file(ProcFile::Stat, &mut text)) == Some(seen)
     }
 }
 

@@ -72,6 +72,12 @@ impl FirstThread {
     }
 }
 
+/// Returns how many threads a process has, from its `stat`: those that run, and a first one that
+/// has ended.
+pub fn thread_count(text: &[u8]) -> Option<u64> {
+    stat_field(text, 20)
+}
+
 /// Returns the kernel's flags of a thread (`PF_*` in its include/linux/sched.h), from its `stat`.
 pub fn thread_flags(text: &[u8]) -> Option<u64> {
     stat_field(text, 9)

@@ -32,6 +32,7 @@ fn an_ended_first_thread_is_told_from_one_that_goes_on() {
     assert_eq!(of("Z", 7 << 8), Some(FirstThread::Ended { status: 7 }));
     assert_eq!(FirstThread::of(b"12 (cut) Z 1 2"), None);
     assert_eq!(thread_flags(text("S", 0).as_bytes()), Some(64));
+    assert_eq!(thread_count(text("S", 0).as_bytes()), Some(3));
 }
 
 #[test]
