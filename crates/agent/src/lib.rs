@@ -13,6 +13,7 @@
 mod bytes;
 mod environment;
 mod exec;
+mod instruments;
 mod libc;
 mod locking;
 mod mappings;

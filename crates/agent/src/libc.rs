@@ -61,6 +61,17 @@ pub fn errno() -> i32 {
     unsafe { *__errno_location() }
 }
 
+/// Whether any object of the program defines this name. For threads of the program.
+pub fn has_name(name: &CStr) -> bool {
+    // SAFETY: the name is terminated. `dlerror` clears a failure, which is no error of the
+    // program's.
+    unsafe {
+        let found = dlsym(RTLD_DEFAULT, name.as_ptr());
+        dlerror();
+        !found.is_null()
+    }
+}
+
 /// The function behind one that the agent interposes.
 pub struct Next {
     name: &'static CStr,
@@ -68,6 +79,7 @@ pub struct Next {
 }
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
 
 impl Next {
     /// The next function of this name.

@@ -1,6 +1,7 @@
 //! From the loading of the agent to a running engine, and the fork handlers.
 
 use crate::environment;
+use crate::instruments;
 use crate::libc;
 use core::ptr::null_mut;
 use core::sync::atomic::{
@@ -35,6 +36,9 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     let Some(group) = (unsafe { environment::find(envp, environment::GROUP) }) else { return };
     // SAFETY: as above.
     let preload = unsafe { environment::find(envp, environment::PRELOAD) }.unwrap_or_default();
+    if instruments::is_watched(preload) {
+        return;
+    }
     let Ok(engine) = Engine::create(group, environment::agent_of(preload)) else { return };
     let thread = sys::thread_pointer();
     engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);

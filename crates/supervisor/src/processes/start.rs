@@ -22,6 +22,10 @@ use std::{
 };
 
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// The options of AddressSanitizer. Where its library is not the first object it ends the program,
+/// unless it is told not to look.
+const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
+const ANY_LINK_ORDER: &str = "verify_asan_link_order=0";
 
 /// CMD before its start.
 pub struct Start {
@@ -139,8 +143,9 @@ impl Start {
     }
 
     /// Our environment with the name of the group, and with the agent in front of the user's own
-    /// preloaded objects. The path of the agent is valid as long as the calling process lives.
-    /// Afterwards it names nothing: `docs/decisions/0038-the-agents-name.md`.
+    /// preloaded objects, which AddressSanitizer is told to bear. The path of the agent is valid as
+    /// long as the calling process lives. Afterwards it names nothing:
+    /// `docs/decisions/0038-the-agents-name.md`.
     fn environment(&self) -> impl Iterator<Item = OsString> + '_ {
         let agent = self.agent.as_ref();
         let preload = agent.map(|fd| {
@@ -155,11 +160,22 @@ impl Start {
             }
             (OsString::from(PRELOAD_VARIABLE), value)
         });
-        let replaced = preload.is_some();
+        let sanitizer = agent.map(|_| {
+            let mut value = env::var_os(SANITIZER_VARIABLE).unwrap_or_default();
+            if !value.is_empty() {
+                value.push(":");
+            }
+            value.push(ANY_LINK_ORDER);
+            (OsString::from(SANITIZER_VARIABLE), value)
+        });
+        let is_ours = [PRELOAD_VARIABLE, SANITIZER_VARIABLE].map(|name| agent.map(|_| name));
         env::vars_os()
-            .filter(move |(name, _)| name != GROUP_VARIABLE && !(replaced && name == PRELOAD_VARIABLE))
+            .filter(move |(name, _)| {
+                name != GROUP_VARIABLE && !is_ours.iter().flatten().any(|ours| name == ours)
+            })
             .chain([(GROUP_VARIABLE.into(), self.group.clone().into())])
             .chain(preload)
+            .chain(sanitizer)
             .map(|(mut name, value)| {
                 name.push("=");
                 name.push(value);

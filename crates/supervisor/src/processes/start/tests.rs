@@ -29,5 +29,9 @@ fn the_agent_is_named_through_our_descriptor() {
         assert_eq!(values.len(), 1);
         let value = values[0].to_str().expect("text").strip_prefix("LD_PRELOAD=").expect("it is");
         assert_eq!(value.split(':').next(), Some(path.as_str()), "in front of the user's own");
+        let sanitizer = |entry: &&OsString| entry.as_bytes().starts_with(b"ASAN_OPTIONS=");
+        let values: Vec<_> = environment.iter().filter(sanitizer).collect();
+        assert_eq!(values.len(), 1);
+        assert!(values[0].to_str().expect("text").ends_with("verify_asan_link_order=0"));
     }
 }

@@ -1,0 +1,33 @@
+//! Programs under an instrument that keeps books of every byte of their memory, and of every system
+//! call and thread: AddressSanitizer and Valgrind. They stay unmanaged: the books of the one take
+//! 16 TiB of address space, the other knows no thread of ours.
+
+use crate::libc;
+use core::ffi::CStr;
+use folioswap_pager::kernel::sys;
+use linux_raw_sys::general as raw;
+
+/// What AddressSanitizer's library and the programs that it is linked into have.
+const SANITIZER: &CStr = c"__asan_init";
+
+/// The start of AddressSanitizer's books on x86-64, which nothing else has a reason to map
+/// (compiler-rt/lib/asan/asan_mapping.h). A program that has the sanitizer linked in shows no name.
+const BOOKS: usize = 0x7fff_8000;
+
+/// The start of the names of the objects that Valgrind preloads.
+const VALGRIND: &[u8] = b"/vgpreload_";
+
+/// Whether an instrument watches this process. `preload` is the value of LD_PRELOAD. For the
+/// constructor: the instruments are there before it.
+pub fn is_watched(preload: &[u8]) -> bool {
+    preload.windows(VALGRIND.len()).any(|part| part == VALGRIND)
+        || libc::has_name(SANITIZER)
+        || is_mapped(BOOKS)
+}
+
+/// Whether something is mapped at this page's address.
+fn is_mapped(page: usize) -> bool {
+    let arguments = [page, 4096, raw::MS_ASYNC as usize, 0, 0, 0];
+    // SAFETY: with this flag the call only looks for mappings.
+    unsafe { sys::syscall(raw::__NR_msync, arguments) }.is_ok()
+}
