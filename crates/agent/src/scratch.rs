@@ -3,7 +3,7 @@
 
 use crate::libc;
 use core::ffi::c_void;
-use folioswap_pager::kernel::sys;
+use folioswap_pager::kernel::{sys, window};
 use linux_raw_sys::general as raw;
 
 /// Words taken from the caller's stack in the ordinary case: 1 KiB, because a signal handler may
@@ -49,8 +49,10 @@ fn in_mapping(words: usize, work: &mut dyn FnMut(&mut [usize])) -> Result<(), No
     let protection = (raw::PROT_READ | raw::PROT_WRITE) as usize;
     let flags = (raw::MAP_PRIVATE | raw::MAP_ANONYMOUS) as usize;
     // SAFETY: the mapping is new.
-    let start = unsafe { sys::syscall(raw::__NR_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
-        .map_err(|_| NoMemory)?;
+    let start = unsafe {
+        sys::syscall(raw::__NR_mmap, [window::place(bytes) as usize, bytes, protection, flags, usize::MAX, 0])
+    }
+    .map_err(|_| NoMemory)?;
     // SAFETY: the memory is zeroed, page aligned, that large, and ours alone.
     work(unsafe { core::slice::from_raw_parts_mut(start as *mut usize, words) });
     // `work` returns its result in errno too.

@@ -6,6 +6,7 @@
 
 use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::engine::Engine;
+use folioswap_pager::kernel::window::place;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::mem::{transmute, zeroed};
 use std::ptr::null_mut;
@@ -107,7 +108,8 @@ fn claim_for_this_process() {
         // SAFETY: a new page, which nothing else uses.
         unsafe {
             let flags = MapFlags::PRIVATE;
-            let Ok(page) = mmap_anonymous(null_mut(), PAGE_SIZE, ProtFlags::READ | ProtFlags::WRITE, flags)
+            let Ok(page) =
+                mmap_anonymous(place(PAGE_SIZE), PAGE_SIZE, ProtFlags::READ | ProtFlags::WRITE, flags)
             else {
                 return;
             };

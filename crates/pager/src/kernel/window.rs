@@ -14,8 +14,9 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The kernel puts programs around 0x5555_5555_4000, mappings downwards from the stack, or upwards
-/// from 0x2aaa_aaaa_a000 without a limit on the stack. Sanitizers, Go and Java choose addresses of
-/// their own elsewhere.
+/// from 0x2aaa_aaaa_a000 without a limit on the stack. Go and Java choose addresses of their own
+/// elsewhere. ThreadSanitizer and MemorySanitizer forbid this range, if they come first: then the
+/// kernel chooses.
 const START: usize = 0x4b00_0000_0000;
 
 /// The first mapping begins within so many bytes, by chance: 1 TiB.
@@ -28,16 +29,20 @@ const END: usize = START + 4 * SPREAD;
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The address for a new mapping of `bytes`, for mmap(2) without MAP_FIXED: where something lies
-/// there already, the kernel chooses another one. Null where the window is used up. Cost: two
-/// atomic operations.
+/// there already, the kernel chooses another one. Null where it may choose. Cost: two atomic
+/// operations.
 pub fn place(bytes: usize) -> *mut c_void {
     if NEXT.load(Relaxed) == 0 {
         let _ = NEXT.compare_exchange(0, first(), Relaxed, Relaxed);
     }
     let bytes = bytes.next_multiple_of(PAGE);
     let start = NEXT.fetch_add(bytes, Relaxed);
-    // The last mappings of a process that made 3 TiB of them lie where the kernel likes.
-    if start.saturating_add(bytes) <= END { without_provenance_mut(start) } else { null_mut() }
+    if start.saturating_add(bytes) <= END {
+        return without_provenance_mut(start);
+    }
+    // What lay at the start may be gone by now, and this is no more than a hint.
+    NEXT.store(START, Relaxed);
+    null_mut()
 }
 
 /// The first address, as random as that of our code, which the kernel chose.
