@@ -6,7 +6,7 @@
 //! (`docs/decisions/0038-the-agents-name.md`).
 
 use crate::error::Error;
-use folioswap_group::protocol::SOCKET_NAME;
+use folioswap_group::protocol::SOCKET_SUFFIX;
 use folioswap_supervisor::{ipc::wire, processes::descriptors};
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -16,7 +16,7 @@ use rustix::{
 };
 use std::{
     borrow::Cow,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, Write},
     os::unix::ffi::OsStrExt,
@@ -73,15 +73,16 @@ fn in_directory(bytes: &[u8]) -> io::Result<Agent> {
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o555))?;
     file.write_all(bytes)?;
     drop(file);
-    let socket = wire::listen_at(&socket_path(directory.as_fd()))?;
+    let socket = wire::listen_at(&socket_path(directory.as_fd(), &name))?;
     make_read_only(directory.as_fd())?;
     Ok(Agent { descriptor: directory, name: Some(name), socket: Some(socket) })
 }
 
-/// The path of the group's socket in this directory.
-fn socket_path(directory: BorrowedFd<'_>) -> PathBuf {
-    let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    directory.join(OsStr::from_bytes(SOCKET_NAME))
+/// The path of the group's socket, in this directory beside the agent of this name.
+fn socket_path(directory: BorrowedFd<'_>, agent: &str) -> PathBuf {
+    let mut path = OsString::from(format!("/proc/self/fd/{}/{agent}", directory.as_raw_fd()));
+    path.push(OsStr::from_bytes(SOCKET_SUFFIX));
+    path.into()
 }
 
 /// Makes a mount read-only, so that no descendant of root changes the agent for the others.

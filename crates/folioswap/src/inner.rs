@@ -307,8 +307,8 @@ fn start(
     })?;
     // SAFETY: the descriptor is new, and has no other owner.
     let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
-    let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::system("opening /proc/self/pagemap"))?;
+    let pagemap = open("/proc/thread-self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::system("opening /proc/thread-self/pagemap"))?;
     let descriptors = Descriptors {
         faults,
         userfault: userfault.as_raw_fd(),

@@ -1,5 +1,5 @@
 //! The control protocol: fixed-size messages over a `SOCK_SEQPACKET` Unix socket with an abstract
-//! name, which lies in the agent's directory too ([`SOCKET_NAME`]).
+//! name, which lies beside the agent too ([`SOCKET_SUFFIX`]).
 //!
 //! The environment variable [`GROUP_VARIABLE`] holds the name. A member's pager thread connects
 //! (its descriptors live in a table of its own, which the program cannot reach), says
@@ -9,7 +9,7 @@
 //!
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
-//! | member | `Hello` | [`ForkToken`] (0, 0: none), [what it asks for](hello) | |
+//! | member | `Hello` | [`ForkToken`] (0, 0: none), mask of [`ProcFile`]s that it may not open | |
 //! | supervisor | `Welcome` | member id, flags, device bits | see below |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
@@ -31,12 +31,12 @@
 //!
 //! Device bits are one bit for each device by its number. `Welcome` carries the decisions, the
 //! segment, the descriptors of the devices in its bits by number, \[the ring for the member's
-//! trace\], \[the userfaultfd of a forked child\], \[the files of [`ProcFile::ALL`]\]. The
-//! decisions come first, because they tell the version of all that follows. `RawForked` is about a
-//! child that no agent prepared. The bits of `Answer` are the devices with a directory, which it
-//! carries by number, `O_PATH`. The text of `Swapon` is that of `--swap`; its names mean something
-//! in the working directory that it carries. "Same user" is any process of the user whose group it
-//! is.
+//! trace\], \[the userfaultfd of a forked child\], \[these files, in the order of
+//! [`ProcFile::ALL`]\]. The decisions come first, because they tell the version of all that
+//! follows. `RawForked` is about a child that no agent prepared. The bits of `Answer` are the
+//! devices with a directory, which it carries by number, `O_PATH`. The text of `Swapon` is that of
+//! `--swap`; its names mean something in the working directory that it carries. "Same user" is any
+//! process of the user whose group it is.
 //!
 //! **Bounds.** A message that does not fit the role of its sender, or carries something else than
 //! the table says, closes the connection. So does one more than a process may have: the supervisor
@@ -66,9 +66,9 @@ use crate::devices::DEVICES_MAX;
 
 /// Environment variable that names the group's socket (abstract, without the leading zero byte).
 pub const GROUP_VARIABLE: &str = "FOLIOSWAP_GROUP";
-/// The name of the group's socket in the agent's directory, for members that left the network
-/// namespace of the abstract name.
-pub const SOCKET_NAME: &[u8] = b"group";
+/// What the path of the group's socket has behind that of the agent, for members that left the
+/// network namespace of the abstract name. It is as secret as the agent's name.
+pub const SOCKET_SUFFIX: &[u8] = b".group";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
 /// Most descriptors that one message carries: decisions, a segment, one for each device, a ring for
@@ -103,12 +103,6 @@ pub enum Kind {
     SwaponEnd = 17,
     WantDevice = 18,
     Device = 19,
-}
-
-/// Bits of the third word of `Hello`.
-pub mod hello {
-    /// The process cannot open its own files of `/proc`.
-    pub const WITHOUT_FILES: u64 = 1;
 }
 
 /// Bits of the second word of `Welcome`.

@@ -35,6 +35,16 @@ impl ProcFile {
         ProcFile::Status,
     ];
 
+    /// The bit of the file in a mask of files.
+    pub const fn bit(self) -> u64 {
+        1 << self as u32
+    }
+
+    /// The files of a mask, in the order of [`ProcFile::ALL`]; bits of no file are left out.
+    pub fn of_mask(mask: u64) -> impl Iterator<Item = ProcFile> {
+        Self::ALL.into_iter().filter(move |file| mask & file.bit() != 0)
+    }
+
     /// The path by which a pager thread opens its own. What tells of memory is asked of the pager's
     /// thread: a first thread that has ended has none, though the others go on. [`ProcFile::Stat`]
     /// is about all threads.

@@ -33,19 +33,30 @@ impl Descriptors {
         }
     }
 
-    /// Opens the files that stay open.
+    /// Opens the files that stay open. Returns the mask of those that the process may not open: the
+    /// pagemap, if it has changed its user and its files are root's; all of them, if it sees
+    /// another root directory.
     ///
     /// # Errors
-    /// EACCES: the process has changed its user, and its files are root's. ENOENT: it sees another
-    /// root directory, or process ids of another namespace. EMFILE: it allows itself too few.
-    pub(crate) fn open_files(&self) -> Result<(), Errno> {
+    /// EMFILE, ENFILE, NOMEM: asking for them does not help.
+    pub(crate) fn open_files(&self) -> Result<u64, Errno> {
+        let mut mask = 0;
         for file in [ProcFile::Maps, ProcFile::Pagemap, ProcFile::Statm] {
-            self.keep(file, open(file)?.into_raw_fd());
+            match open(file) {
+                Ok(opened) => self.keep(file, opened.into_raw_fd()),
+                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
+                Err(_) => mask |= file.bit(),
+            }
         }
-        Ok(())
+        if mask & ProcFile::Maps.bit() != 0 {
+            for file in [ProcFile::Smaps, ProcFile::SmapsRollup, ProcFile::Stat, ProcFile::Status] {
+                mask |= file.bit();
+            }
+        }
+        Ok(mask)
     }
 
-    /// Keeps the descriptor of a file in place of the one before.
+    /// Keeps the descriptor of a file that had none.
     pub(crate) fn keep(&self, file: ProcFile, descriptor: i32) {
         self.of(file).store(descriptor, Relaxed);
     }

@@ -10,13 +10,19 @@ use rustix::io::Errno;
 impl Engine {
     /// Ends this process, which could go on only with wrong bytes; the others of the group go on.
     pub(crate) fn end(&self, why: Ending, errno: Option<Errno>) -> ! {
-        if let Some(control) = self.control_here() {
-            let errno = errno.map_or(0, |errno| errno.raw_os_error() as u64);
-            // A supervisor that is gone needs no message.
-            let _ =
-                link::send(control, &Message::new(Kind::Note, [Note::Ends as u64, why as u64, errno]), None);
-        }
+        // A supervisor that is gone needs no message.
+        let _ = self.say_end(why, errno);
         sys::kill_self()
+    }
+
+    /// Tells the supervisor why this process is about to end.
+    ///
+    /// # Errors
+    /// NOTCONN without a connection to it; else sendmsg(2)'s.
+    pub(crate) fn say_end(&self, why: Ending, errno: Option<Errno>) -> Result<(), Errno> {
+        let control = self.control_here().ok_or(Errno::NOTCONN)?;
+        let errno = errno.map_or(0, |errno| errno.raw_os_error() as u64);
+        link::send(control, &Message::new(Kind::Note, [Note::Ends as u64, why as u64, errno]), None)
     }
 
     /// Reports that the calling thread cannot go on and no other thread can in its stead: the group

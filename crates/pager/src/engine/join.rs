@@ -11,7 +11,7 @@ use folioswap_group::counters::Counter;
 use folioswap_group::decisions::Decisions;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
-use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, hello, welcome};
+use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, welcome};
 use folioswap_group::segment::{MEMBERS_MAX, Segment};
 use folioswap_slots::DeviceMask;
 use linux_raw_sys::general as raw;
@@ -24,13 +24,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// userfaultfd.
 pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let descriptors = &engine.descriptors;
-    let opened = descriptors.open_files();
+    let missing = descriptors.open_files()?;
     let control = link::connect_to(engine.group_name(), engine.agent_path())?;
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
     let [low, high] = token.words();
-    let asks = if opened.is_ok() { 0 } else { hello::WITHOUT_FILES };
-    link::send(control, &Control::new(Kind::Hello, [low, high, asks]), None)?;
+    link::send(control, &Control::new(Kind::Hello, [low, high, missing]), None)?;
     let (answer, came) = link::receive(control)?;
     if answer.kind() != Some(Kind::Welcome) {
         return Err(Errno::CONNREFUSED);
@@ -43,15 +42,14 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let mut others = came[count + 2..].iter().copied();
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
-    if flags & welcome::FILES == 0 {
-        opened?;
-    } else {
-        for (file, descriptor) in ProcFile::ALL.into_iter().zip(others) {
-            if descriptor < 0 {
-                return Err(Errno::MFILE);
-            }
-            descriptors.keep(file, descriptor);
+    if missing != 0 && flags & welcome::FILES == 0 {
+        return Err(Errno::ACCESS);
+    }
+    for (file, descriptor) in ProcFile::of_mask(missing).zip(others) {
+        if descriptor < 0 {
+            return Err(Errno::MFILE);
         }
+        descriptors.keep(file, descriptor);
     }
     let some_are_missing = decisions < 0 || segment < 0 || device_descriptors.contains(&-1);
     if some_are_missing || ring == Some(-1) || userfault == Some(-1) {
@@ -128,10 +126,10 @@ fn member_id(word: u64) -> Result<u32, Errno> {
 /// swapped out it simply runs on; a child of a managed process must not.
 pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
-        if engine.descriptors.control.load(Relaxed) < 0 {
+        if engine.say_end(Ending::NotJoined, Some(why)).is_err() {
             engine.fork.tell_parents_entry(engine, why);
         }
-        engine.end(Ending::NotJoined, Some(why));
+        sys::kill_self();
     }
     engine.threads.life.store(Life::Unmanaged as u32, Release);
     let _ = rustix::thread::futex::wake(

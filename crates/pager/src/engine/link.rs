@@ -2,7 +2,7 @@
 
 use crate::kernel::sys;
 use core::mem::MaybeUninit;
-use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message, SOCKET_NAME};
+use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message, SOCKET_SUFFIX};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -29,27 +29,20 @@ pub fn connect_to(group: &[u8], agent: &[u8]) -> Result<i32, Errno> {
     };
     drop(named);
     let mut path = [0; PATH_MAX];
-    let Some(path) = beside(agent, SOCKET_NAME, &mut path) else { return Err(why) };
+    let length = agent.len() + SOCKET_SUFFIX.len();
+    // The kernel wants a zero behind it.
+    if agent.is_empty() || length >= PATH_MAX {
+        return Err(why);
+    }
+    path[..agent.len()].copy_from_slice(agent);
+    path[agent.len()..length].copy_from_slice(SOCKET_SUFFIX);
     let beside = socket()?;
-    connect(&beside, &SocketAddrUnix::new(path)?).map_err(|_| why)?;
+    connect(&beside, &SocketAddrUnix::new(&path[..length])?).map_err(|_| why)?;
     Ok(beside.into_raw_fd())
 }
 
 /// Bytes of the longest path of a socket (unix(7)).
 const PATH_MAX: usize = 108;
-
-/// The path of `name` in the directory of `file`; `None` where it is too long.
-fn beside<'a>(file: &[u8], name: &[u8], path: &'a mut [u8; PATH_MAX]) -> Option<&'a [u8]> {
-    let directory = file.iter().rposition(|&byte| byte == b'/')? + 1;
-    let length = directory + name.len();
-    // The kernel wants a zero behind it.
-    if length >= PATH_MAX {
-        return None;
-    }
-    path[..directory].copy_from_slice(&file[..directory]);
-    path[directory..length].copy_from_slice(name);
-    Some(&path[..length])
-}
 
 /// Sends a message, with a descriptor if there is one. Blocks while the supervisor's queue is full.
 ///

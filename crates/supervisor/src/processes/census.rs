@@ -40,7 +40,8 @@ pub enum Reason {
     SetUserId,
     /// The agent could not have a userfaultfd in the process.
     NoUserfault,
-    /// Another reason: raw clone, another network namespace, an emptied descriptor table, ...
+    /// Another reason: raw clone, a network namespace from which it reaches nothing, an emptied
+    /// descriptor table, ...
     Other,
 }
 

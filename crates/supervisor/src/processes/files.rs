@@ -5,18 +5,30 @@ use folioswap_group::protocol::ProcFile;
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{CWD, Mode, OFlags, openat},
-    io::Errno,
+    io::{Errno, pread},
     thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities},
 };
 use std::fs;
 
-/// Opens the files of [`ProcFile::ALL`] of the process with this number and this pidfd, with no
-/// more rights than the process itself began with: the kernel shows physical addresses in a pagemap
-/// to whoever opened it with CAP_SYS_ADMIN.
+/// Opens these files of the process with this number and this pidfd, in their order, with no more
+/// rights than a process without CAP_SYS_ADMIN: the kernel shows physical addresses in a pagemap to
+/// whoever opened it with that.
+///
+/// The agent is in no program that got rights by its exec (set-user-id, file capabilities), so such
+/// a process asks for nothing itself: somebody else does, who connected before that exec.
 ///
 /// # Errors
-/// `SRCH`: the process has ended. Else those of openat(2), capget(2) and capset(2).
-pub fn open(pid: u32, process: impl AsFd) -> Result<Vec<OwnedFd>, Errno> {
+/// `SRCH`: the process has ended. `PERM`: it is such a program. Else those of openat(2), read(2),
+/// capget(2) and capset(2).
+pub fn open(
+    pid: u32,
+    process: impl AsFd,
+    wanted: impl Iterator<Item = ProcFile>,
+) -> Result<Vec<OwnedFd>, Errno> {
+    let mut wanted = wanted.peekable();
+    if wanted.peek().is_none() {
+        return Ok(Vec::new());
+    }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
     // The number was this process's while it exists, so the directory is its own for ever.
@@ -28,10 +40,20 @@ pub fn open(pid: u32, process: impl AsFd) -> Result<Vec<OwnedFd>, Errno> {
         ProcFile::Stat => file.name().to_owned(),
         _ => format!("{thread}/{}", file.name()),
     };
-    without_admin(|| {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        ProcFile::ALL.iter().map(|&file| openat(&directory, path(file), flags, Mode::empty())).collect()
-    })
+    let open = |path: &str| openat(&directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let files = without_admin(|| wanted.map(|file| open(&path(file))).collect::<Result<Vec<_>, _>>())?;
+    // It is asked last: an exec after this changes nothing in the files.
+    if is_secure(&open("auxv")?)? { Err(Errno::PERM) } else { Ok(files) }
+}
+
+/// Whether the process's program got rights by its exec, from its `auxv`.
+fn is_secure(auxv: &OwnedFd) -> Result<bool, Errno> {
+    let mut bytes = [0; 1024];
+    let length = pread(auxv, &mut bytes[..], 0)?;
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    let mut entries = bytes[..length].chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
+    // A process without that entry has no memory any more, or is none that we know.
+    Ok(entries.find(|&(key, _)| key == libc::AT_SECURE).is_none_or(|(_, value)| value != 0))
 }
 
 /// A thread of a process that is not its first one: a process that asks for files has that thread

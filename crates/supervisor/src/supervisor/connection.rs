@@ -61,8 +61,9 @@ pub struct Connection {
     pub ring: Option<MemberRing>,
     /// The links by which it reaches network devices.
     pub links: Vec<MemberLink>,
-    /// Who opens its files of `/proc`.
-    pub files: Files,
+    /// The files of `/proc` that it may not open itself, one bit each
+    /// ([`ProcFile`](folioswap_group::protocol::ProcFile)).
+    pub wanted_files: u64,
 }
 
 impl Connection {
@@ -84,7 +85,7 @@ impl Connection {
             userfaults: Vec::new(),
             ring: None,
             links: Vec::new(),
-            files: Files::Own,
+            wanted_files: 0,
         }
     }
 
@@ -107,15 +108,6 @@ impl Connection {
     pub fn is_waiting(&self) -> bool {
         matches!(self.role, Role::Waiting { .. })
     }
-}
-
-/// Who opens the files of `/proc` that a member reads of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Files {
-    /// The member.
-    Own,
-    /// The supervisor, because the member has said that it may not.
-    Wanted,
 }
 
 /// Whether the pager of a member goes on.
@@ -142,6 +134,8 @@ pub struct PendingFork {
     pub token: ForkToken,
     /// The process that announced the child.
     pub parent: u32,
+    /// The entry of that process, in which the child says why it cannot join.
+    pub entry: u32,
     /// The userfaultfd of the child.
     pub userfault: Userfault,
     /// The clusters of the child: all that its parent owned at the fork.

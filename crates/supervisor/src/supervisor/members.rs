@@ -3,7 +3,7 @@
 use super::{
     Supervisor,
     bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
-    connection::{Connection, Files, Kinship, PendingFork, Role},
+    connection::{Connection, Kinship, PendingFork, Role},
 };
 use crate::{
     devices::networks::Access,
@@ -15,7 +15,7 @@ use crate::{
     },
     recording::Recording,
 };
-use folioswap_group::protocol::{ForkToken, Kind, Message, Refusal, hello, welcome};
+use folioswap_group::protocol::{ForkToken, Kind, Message, ProcFile, Refusal, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -39,12 +39,18 @@ impl Supervisor {
     /// Accepts new connections, up to [`ACCEPTED_PER_ROUND`]; processes outside of the tree only of
     /// users who may look.
     pub(super) fn accept(&mut self, now: Instant) {
-        for _ in 0..ACCEPTED_PER_ROUND {
+        let (listeners, mut empty) = (self.settings.listeners.len(), 0);
+        for turn in 0..ACCEPTED_PER_ROUND {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let mut listeners = self.settings.listeners.iter();
-            let Some(socket) = listeners.find_map(|listener| accept_with(listener, flags).ok()) else {
-                return;
+            // Each has its turns, so that a flood at one does not keep the others waiting.
+            let Ok(socket) = accept_with(&self.settings.listeners[turn % listeners], flags) else {
+                empty += 1;
+                if empty == listeners {
+                    return;
+                }
+                continue;
             };
+            empty = 0;
             let Ok(peer) = Peer::of(&socket) else { continue };
             let kinship = if proc::descends_from(peer.pid, std::process::id()) {
                 Kinship::Descendant
@@ -124,9 +130,7 @@ impl Supervisor {
             (Kind::Query, Role::New, _) => self.answer(index),
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
             (Kind::Hello, Role::New, Kinship::Descendant) => {
-                if message.words[2] & hello::WITHOUT_FILES != 0 {
-                    connection.files = Files::Wanted;
-                }
+                connection.wanted_files = message.words[2];
                 match ForkToken::of_message(message.words) {
                     ForkToken::NONE => self.welcome(index, None),
                     token => {
@@ -213,10 +217,8 @@ impl Supervisor {
             descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
         }
         // Without them the process says itself why it cannot be managed.
-        let files = match connection.files {
-            Files::Wanted => files::open(connection.pid, &connection.process).unwrap_or_default(),
-            Files::Own => Vec::new(),
-        };
+        let wanted = ProcFile::of_mask(connection.wanted_files);
+        let files = files::open(connection.pid, &connection.process, wanted).unwrap_or_default();
         if !files.is_empty() {
             flags |= welcome::FILES;
             descriptors.extend(files.iter().map(AsFd::as_fd));
@@ -289,9 +291,6 @@ impl Supervisor {
         let mut connection = self.connections.swap_remove(index);
         if let (Some(recording), Some(ring)) = (&mut self.recording, connection.ring.take()) {
             recording.ended(ring);
-        }
-        if let Some(id) = connection.member() {
-            self.say_child_failed(connection.pid, id);
         }
         let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         if let Role::Member(id) = connection.role {

@@ -4,7 +4,7 @@
 use super::{
     Supervisor,
     bounds::Offence,
-    connection::{Connection, PendingFork},
+    connection::PendingFork,
     members::{After, end_recorded},
 };
 use crate::processes::userfault::Userfault;
@@ -46,6 +46,7 @@ impl Supervisor {
         if token.is_none() {
             return After::Close;
         }
+        let Some(entry) = self.connections[index].member() else { return After::Close };
         let parent = self.connections[index].pid;
         if self.pending_of(parent) >= PENDING_MAX {
             self.drop_gone_forks();
@@ -59,7 +60,7 @@ impl Supervisor {
             (Some(recording), Some(ring)) => Some(recording.forked(ring)),
             _ => None,
         };
-        self.pending.push(PendingFork { token, parent, userfault, clusters, recorded });
+        self.pending.push(PendingFork { token, parent, entry, userfault, clusters, recorded });
         After::Keep
     }
 
@@ -85,27 +86,19 @@ impl Supervisor {
     /// ended if it could not join: it has told its parent's entry.
     pub(super) fn drop_gone_forks(&mut self) {
         let writer = self.settings.memory.writer();
-        let mut parents = Vec::new();
+        let mut gone_forks = Vec::new();
         for gone in self.pending.extract_if(.., |fork| fork.userfault.is_orphaned()) {
             self.clusters.drop_all(writer, &gone.clusters);
             end_recorded(&mut self.recording, gone.recorded);
-            parents.push(gone.parent);
+            gone_forks.push((gone.parent, gone.entry));
         }
-        for parent in parents {
-            self.say_why_child_failed(parent);
-        }
-    }
-
-    /// Says why a child of this process could not join, if one left a reason in the parent's entry.
-    fn say_why_child_failed(&mut self, parent: u32) {
-        let mut connections = self.connections.iter().filter(|connection| connection.pid == parent);
-        if let Some(id) = connections.find_map(Connection::member) {
-            self.say_child_failed(parent, id);
+        for (parent, entry) in gone_forks {
+            self.say_why_child_failed(parent, entry);
         }
     }
 
-    /// [`Self::say_why_child_failed`] of the member with this entry.
-    pub(super) fn say_child_failed(&mut self, parent: u32, entry: u32) {
+    /// Says why a child of this process could not join, if it left a reason in the parent's entry.
+    fn say_why_child_failed(&mut self, parent: u32, entry: u32) {
         let entry = &self.settings.memory.group().segment.members[entry as usize];
         let why = entry.child_failed.swap(0, Relaxed);
         // Any process of the group can write there.

@@ -140,7 +140,12 @@ impl ForkState {
     /// Leaves the reason why this child cannot join in its parent's entry, which it has mapped
     /// since before the fork: it may have no way to the supervisor.
     pub(crate) fn tell_parents_entry(&self, engine: &Engine, why: Errno) {
-        if let Some(parent) = engine.segment().member(self.inherited_from.load(Relaxed)) {
+        let id = self.inherited_from.load(Relaxed);
+        let (Some(seat), Some(parent)) = (engine.decisions().seat(id), engine.segment().member(id)) else {
+            return;
+        };
+        // The entry may be another process's by now.
+        if !seat.is_live() || seat.pid() == self.inherited_pid.load(Relaxed) {
             parent.child_failed.store(why.raw_os_error() as u32, Relaxed);
         }
     }
