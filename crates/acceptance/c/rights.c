@@ -44,9 +44,13 @@ static void begin(size_t bytes) {
 }
 
 // All ids are an ordinary user's: root's files of /proc are closed to the process, its own too.
+static void become_nobody(void) {
+    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+}
+
 static void user(size_t bytes) {
     begin(bytes);
-    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    become_nobody();
     children_work();
 }
 
@@ -79,7 +83,7 @@ static void root(size_t bytes) {
 static void root_and_user(size_t bytes) {
     begin(bytes);
     change_root();
-    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    become_nobody();
     children_work();
 }
 
@@ -123,7 +127,7 @@ static void landlock(size_t bytes) {
 static void network_and_user(size_t bytes) {
     begin(bytes);
     CHECK(unshare(CLONE_NEWNET) == 0);
-    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    become_nobody();
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
