@@ -61,15 +61,8 @@ impl ProcFile {
     }
 
     /// Its name in the directory of a thread, and in that of the process.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ProcFile::Maps => "maps",
-            ProcFile::Pagemap => "pagemap",
-            ProcFile::Statm => "statm",
-            ProcFile::Smaps => "smaps",
-            ProcFile::SmapsRollup => "smaps_rollup",
-            ProcFile::Stat => "stat",
-            ProcFile::Status => "status",
-        }
+    pub fn name(self) -> &'static str {
+        let path = self.path().to_str().unwrap_or_default();
+        path.rsplit_once('/').map_or(path, |(_, name)| name)
     }
 }

@@ -101,7 +101,7 @@ impl Connection {
 
     /// Whether the other end is a member.
     pub fn is_member(&self) -> bool {
-        matches!(self.role, Role::Member(_))
+        self.member().is_some()
     }
 
     /// Whether the other end is a child that waits for its parent's `Forked`.
