@@ -66,14 +66,14 @@ impl Move {
         let end = self.from + self.bytes;
         let mut at = self.from;
         // A place that has been left is not looked at again.
-        while let Some(mapping) = mapping_at(list.as_fd(), at).filter(|mapping| mapping.start < end) {
+        while at < end {
+            let Some(mapping) = mapping_at(list.as_fd(), at).filter(|mapping| mapping.start < end) else {
+                break;
+            };
             let (start, stop) = (mapping.start.max(at), mapping.end.min(end));
             // SAFETY: by contract.
             unsafe { remap(start, stop - start, self.to + (start - self.from), self.flags) }?;
             at = stop;
-            if at >= end {
-                break;
-            }
         }
         Ok(())
     }
