@@ -1,10 +1,9 @@
 //! The descriptors of the pager threads, and the process's own files of `/proc`.
 
 use crate::engine::Engine;
-use crate::kernel::proc::{read_proc, read_proc_path};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use folioswap_group::protocol::ProcFile;
-use rustix::fd::{IntoRawFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -18,7 +17,7 @@ pub struct Descriptors {
     pub(crate) control: AtomicI32,
     /// Files that are opened by name each time, since a program may allow itself only a handful of
     /// descriptors; where the process cannot open them, those that the supervisor gave it.
-    pub(crate) smaps: AtomicI32,
+    smaps: AtomicI32,
     smaps_rollup: AtomicI32,
     stat: AtomicI32,
     status: AtomicI32,
@@ -86,9 +85,24 @@ impl Engine {
     /// Reads the start of a file of this process, which is opened and closed where the supervisor
     /// gave none. Empty where there is no answer.
     pub(crate) fn read_file<'a>(&self, file: ProcFile, buffer: &'a mut [u8]) -> &'a [u8] {
+        let read = self.with_file(file, |opened| rustix::io::pread(opened, &mut *buffer, 0));
+        read.map_or(&[], |length| &buffer[..length])
+    }
+
+    /// Calls `body` with a file of this process: the one that the supervisor gave, or else one that
+    /// is opened for this.
+    ///
+    /// # Errors
+    /// Those of open(2) and of `body`.
+    pub(crate) fn with_file<T>(
+        &self,
+        file: ProcFile,
+        body: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         match self.descriptors.of(file).load(Relaxed) {
-            -1 => read_proc_path(file.path(), buffer),
-            descriptor => read_proc(descriptor, buffer),
+            -1 => body(open(file)?.as_fd()),
+            // SAFETY: the descriptor is in the pager threads' table and stays open.
+            given => body(unsafe { BorrowedFd::borrow_raw(given) }),
         }
     }
 }

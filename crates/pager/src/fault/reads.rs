@@ -15,10 +15,11 @@
 //! stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
+use crate::engine::descriptors;
 use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
 use crate::fault::reading::{Purpose, Reading, State, Taken};
-use crate::kernel::proc::{field_bytes, read_proc_path};
+use crate::kernel::proc::field_bytes;
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::units::{PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
@@ -27,10 +28,12 @@ use core::sync::atomic::Ordering::Acquire;
 use folioswap_devices::read_ring::ReadRing;
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
+use folioswap_group::protocol::ProcFile;
 use folioswap_nbd::link::READS_MAX;
 use folioswap_policy::page::PageState;
 use folioswap_policy::readahead::SwapinReadahead;
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::read;
 
 /// The most reads for faults that go on at a time.
 const READS: usize = 8;
@@ -268,7 +271,8 @@ impl Reads {
         // No filter is known that lets these calls pass for the pager, and a filter may kill a
         // process that makes others.
         let mut text = [0; 4096];
-        if field_bytes(read_proc_path(c"/proc/thread-self/status", &mut text), b"Seccomp:") != Some(0) {
+        let status = descriptors::open(ProcFile::Status).and_then(|file| read(&file, &mut text)).ok()?;
+        if field_bytes(&text[..status], b"Seccomp:") != Some(0) {
             return None;
         }
         let ring = ReadRing::new(RING_READS as u32).ok()?;

@@ -102,19 +102,6 @@ pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
     decimal(&number[..digits]).map(|kilobytes| kilobytes * 1024)
 }
 
-/// Opens, reads and closes a small file of `/proc`. This is for files that are seldom read, since a
-/// program may allow itself only a handful of descriptors.
-pub fn read_proc_path<'a>(path: &core::ffi::CStr, buffer: &'a mut [u8]) -> &'a [u8] {
-    use rustix::fs::{Mode, OFlags};
-    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(file) => match rustix::io::read(&file, &mut *buffer) {
-            Ok(length) => &buffer[..length],
-            Err(_) => &[],
-        },
-        Err(_) => &[],
-    }
-}
-
 /// Reads a small file of `/proc` from its start.
 pub fn read_proc(descriptor: i32, buffer: &mut [u8]) -> &[u8] {
     if descriptor < 0 {

@@ -5,7 +5,6 @@
 //! every later move sees the effects.
 
 use crate::engine::Engine;
-use crate::engine::descriptors;
 use crate::engine::words::pages_within;
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
@@ -19,7 +18,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::protocol::{Ending, ProcFile};
 use folioswap_policy::page::{PageState, PageWord};
 use folioswap_policy::page_table::Block;
-use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 /// How often the descriptor of a forked child is asked for again when no descriptor is free, and
@@ -67,15 +65,9 @@ impl Handler {
     /// saw, and holds for the mapping wherever it moves and however it grows.
     pub(crate) fn for_not_inherited(&mut self, mut each: impl FnMut(Range)) {
         let mut buffer = [0; 8192];
+        let engine = self.engine;
         self.obtain(|| {
-            let given = self.engine.descriptors.smaps.load(Relaxed);
-            if given >= 0 {
-                // SAFETY: the descriptor is in the pager threads' table and stays open.
-                let file = unsafe { BorrowedFd::borrow_raw(given) };
-                return maps::not_inherited(file, &mut buffer, &mut each);
-            }
-            let file = descriptors::open(ProcFile::Smaps)?;
-            maps::not_inherited(file.as_fd(), &mut buffer, &mut each)
+            engine.with_file(ProcFile::Smaps, |file| maps::not_inherited(file, &mut buffer, &mut each))
         });
     }
 
