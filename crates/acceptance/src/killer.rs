@@ -4,7 +4,8 @@
 //! The traced program installs a seccomp filter that answers `SECCOMP_RET_TRACE` for some calls;
 //! all others run at full speed. A thread of this crate traces the program and all processes that
 //! it forks, counts those calls over all of their threads, and kills the process that makes the Nth
-//! call before the kernel carries it out. Source: ptrace(2), seccomp(2).
+//! call before the kernel carries it out: of a pager's call, the program whose pager it is. Source:
+//! ptrace(2), seccomp(2).
 
 use std::io;
 use std::sync::mpsc;
@@ -56,6 +57,14 @@ fn request(request: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
     }
 }
 
+/// The program whose pager this thread belongs to, or else the thread itself.
+fn program_of(thread: i32) -> i32 {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_pager = field("Name:").is_some_and(|name| name.starts_with("pager-"));
+    field("PPid:").filter(|_| is_pager).and_then(|parent| parent.parse().ok()).unwrap_or(thread)
+}
+
 fn trace(number: usize) -> io::Result<usize> {
     let mut seen = 0;
     loop {
@@ -78,8 +87,9 @@ fn trace(number: usize) -> io::Result<usize> {
         if event == libc::PTRACE_EVENT_SECCOMP {
             seen += 1;
             if seen == number {
-                // SAFETY: no memory effects; it is stopped, so it is still the one that we trace.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
+                // SAFETY: no memory effects; it is stopped, so it is still the one that we trace,
+                // and its parent waits for nothing of it.
+                unsafe { libc::kill(program_of(pid), libc::SIGKILL) };
             }
         }
         // A stop that ptrace itself caused has no signal to deliver.

@@ -8,6 +8,7 @@ use crate::environment::{Strings, count, extended};
 use crate::libc;
 use crate::next;
 use crate::scratch::NoMemory;
+use crate::start::engine;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use folioswap_pager::kernel::sys;
@@ -19,11 +20,27 @@ fn spawn_failed(errno: i32) -> c_int {
     errno
 }
 
-/// Functions whose last argument is an environment. The C library's own function is called with an
-/// environment that keeps the new image in the group. A function that this C library lacks
-/// (pidfd_spawn is young) fails like a system call that the kernel lacks.
+/// Makes an exec of the calling process, which returns only if it fails. The pager learns of it
+/// beforehand, since its memory is to go with the program's.
+fn watched(exec: impl FnOnce() -> c_int) -> c_int {
+    let watch = engine().and_then(|engine| Some((engine, engine.begin_exec()?)));
+    let result = exec();
+    if let Some((engine, watch)) = watch {
+        engine.exec_failed(watch);
+    }
+    result
+}
+
+/// Starts another process: nothing changes for the calling one.
+fn unwatched(spawn: impl FnOnce() -> c_int) -> c_int {
+    spawn()
+}
+
+/// Functions whose last argument is an environment. The C library's own function is called, by
+/// `$by`, with an environment that keeps the new image in the group. A function that this C library
+/// lacks (pidfd_spawn is young) fails like a system call that the kernel lacks.
 macro_rules! with_environment {
-    ($failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
+    ($by:path, $failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
         #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type,)* environment: Strings) -> c_int {
@@ -31,19 +48,19 @@ macro_rules! with_environment {
                 return $failed(ENOSYS as i32);
             };
             // SAFETY: the arguments are the caller's; the environment is valid during the call.
-            let result = unsafe { extended(environment, &mut |environment| function($($argument,)* environment)) };
+            let result = unsafe { extended(environment, &mut |environment| $by(|| function($($argument,)* environment))) };
             result.unwrap_or_else(|NoMemory| $failed(NoMemory::ERRNO))
         }
     )*};
 }
 
-with_environment! { libc::failed:
+with_environment! { watched, libc::failed:
     execve(path: *const c_char, arguments: Strings)
     execvpe(file: *const c_char, arguments: Strings)
     fexecve(descriptor: c_int, arguments: Strings)
 }
 
-with_environment! { spawn_failed:
+with_environment! { unwatched, spawn_failed:
     posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
     posix_spawnp(pid: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
     pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
@@ -66,10 +83,10 @@ pub unsafe extern "C" fn execveat(
         let words =
             [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
         // SAFETY: by the caller's contract.
-        match unsafe { sys::syscall(raw::__NR_execveat, words) } {
+        watched(|| match unsafe { sys::syscall(raw::__NR_execveat, words) } {
             Ok(_) => 0,
             Err(errno) => libc::failed(errno.raw_os_error()),
-        }
+        })
     };
     // SAFETY: by the caller's contract.
     unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| libc::failed(NoMemory::ERRNO))

@@ -10,7 +10,7 @@ use core::sync::atomic::{
 };
 use folioswap_pager::engine::Engine;
 use folioswap_pager::fork::protocol as fork;
-use folioswap_pager::kernel::sys;
+use folioswap_pager::kernel::{process, sys};
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 
@@ -39,9 +39,14 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     if instruments::is_watched(preload) {
         return;
     }
+    // There the pager would be the init of a namespace that is the program's to fill.
+    if !process::has_children_beside_it() {
+        return;
+    }
     let Ok(engine) = Engine::create(group, environment::agent_of(preload)) else { return };
     let thread = sys::thread_pointer();
     engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);
+    engine.learn_exit_word();
     ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     // SAFETY: the handlers stay loaded, because a preloaded object is never unloaded.
     unsafe {
@@ -51,6 +56,7 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
         engine.give_up();
     }
     engine.wait_until_running();
+    engine.forget_old_pagers();
 }
 
 #[used]

@@ -1,15 +1,15 @@
 //! The control protocol: fixed-size messages over a `SOCK_SEQPACKET` Unix socket with an abstract
 //! name, which lies beside the agent too ([`SOCKET_SUFFIX`]).
 //!
-//! The environment variable [`GROUP_VARIABLE`] holds the name. A member's pager thread connects
-//! (its descriptors live in a table of its own, which the program cannot reach), says
+//! The environment variable [`GROUP_VARIABLE`] holds the name. A member's pager connects, a
+//! process of its own (its descriptors live in a table that the program cannot reach), says
 //! [`Kind::Hello`], and keeps the connection for life. Its end tells the supervisor that the
-//! process has ended or has become another image by exec. The end of the supervisor's side tells
+//! program has ended or has become another image by exec. The end of the supervisor's side tells
 //! the member that `folioswap` is gone, whereupon the member ends itself.
 //!
 //! | from | message | words | descriptors |
 //! |---|---|---|---|
-//! | member | `Hello` | [`ForkToken`] (0, 0: none), mask of [`ProcFile`]s that it may not open | |
+//! | member | `Hello` | [`ForkToken`] (0, 0: none), mask of [`ProcFile`]s that it may not open and of [`hello`] | |
 //! | supervisor | `Welcome` | member id, flags, device bits | see below |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
@@ -103,6 +103,13 @@ pub enum Kind {
     SwaponEnd = 17,
     WantDevice = 18,
     Device = 19,
+}
+
+/// Bits of the third word of `Hello` besides those of the files.
+pub mod hello {
+    /// The sender is the pager of its parent, whose memory it shares: the parent is to be the
+    /// member.
+    pub const OF_PARENT: u64 = 1 << 63;
 }
 
 /// Bits of the second word of `Welcome`.

@@ -1,7 +1,8 @@
 //! The pager: keeps a process's memory within the limit of its group. The only crate that knows
 //! userfaultfd.
 //!
-//! Two threads of our own live in the process: the **handler** (`fault`) reads faults and events
+//! Beside the program runs a process of our own with the same memory, and in it two threads (in an
+//! embedder's program they are the program's): the **handler** (`fault`) reads faults and events
 //! and serves them, the **evictor** (`evict`) measures, registers memory and takes it out. Neither
 //! uses the C library, allocates, or touches memory that could be swapped out. `README.md` lists
 //! the rooms; `docs/races.md` lists the races and the tests that exercise them.

@@ -6,7 +6,7 @@
 //! thread that is running on another CPU: not before the next tick there, of 1 to 10 ms. So several
 //! ticks are awaited.
 
-use crate::kernel::sys;
+use crate::kernel::process;
 
 /// Other threads run if they have had one part in this many of the time between two judgements.
 const PARTS: u64 = 8;
@@ -40,13 +40,13 @@ enum Found {
 
 impl Company {
     /// Judges at time `now`, where a new judgement is due. `others_ns`, called only then, returns
-    /// for how long all threads but `thread` and the pager's have run.
-    pub(crate) fn look(&mut self, thread: u32, now: u64, others_ns: impl FnOnce() -> u64) {
+    /// for how long all threads but `thread` have run, or `None` where nobody can tell.
+    pub(crate) fn look(&mut self, thread: u32, now: u64, others_ns: impl FnOnce() -> Option<u64>) {
         let since_ns = now.saturating_sub(self.at_ns);
         if self.thread == thread && since_ns < JUDGED_NS {
             return;
         }
-        let others_ns = others_ns();
+        let Some(others_ns) = others_ns() else { return };
         let ran_ns = others_ns.saturating_sub(self.others_ns);
         let is_known = self.thread == thread && since_ns < OLD_NS;
         let was_absent = is_known && ran_ns.saturating_mul(PARTS) < since_ns;
@@ -66,12 +66,10 @@ impl Company {
     }
 }
 
-/// Nanoseconds for which all threads of this process have run, except `thread`, the calling handler
-/// and the evictor. Cost: four system calls, some 3 us.
-pub(crate) fn others_cpu_ns(thread: u32, evictor: u32) -> u64 {
-    let ours = if evictor == thread { 0 } else { evictor };
-    let theirs = [thread, ours].map(|thread| sys::cpu_ns_of(thread).unwrap_or(0));
-    sys::process_cpu_ns().saturating_sub(sys::thread_cpu_ns() + theirs.iter().sum::<u64>())
+/// Nanoseconds for which all threads of the program have run, except `thread`, which has run for
+/// `its_ns`. `None` if it has ended. Cost: a system call.
+pub(crate) fn others_cpu_ns(program: u32, its_ns: u64) -> Option<u64> {
+    Some(process::cpu_ns(program)?.saturating_sub(its_ns))
 }
 
 #[cfg(test)]

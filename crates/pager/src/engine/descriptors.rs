@@ -73,7 +73,7 @@ impl Descriptors {
     }
 }
 
-/// Opens a file of this process by its name.
+/// Opens a file of the program's memory, which is the calling process's too, by its name.
 ///
 /// # Errors
 /// open(2)'s.
@@ -100,6 +100,8 @@ impl Engine {
         body: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match self.descriptors.of(file).load(Relaxed) {
+            // That file is of the program's process, all others are of its memory.
+            -1 if file == ProcFile::Stat => body(self.followed_program().shown.open(b"stat")?.as_fd()),
             -1 => body(open(file)?.as_fd()),
             // SAFETY: the descriptor is in the pager threads' table and stays open.
             given => body(unsafe { BorrowedFd::borrow_raw(given) }),

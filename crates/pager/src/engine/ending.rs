@@ -8,11 +8,11 @@ use folioswap_group::protocol::{Ending, Kind, Message, Note, OutOfMemory};
 use rustix::io::Errno;
 
 impl Engine {
-    /// Ends this process, which could go on only with wrong bytes; the others of the group go on.
+    /// Ends the program, which could go on only with wrong bytes; the others of the group go on.
     pub(crate) fn end(&self, why: Ending, errno: Option<Errno>) -> ! {
         // A supervisor that is gone needs no message.
         let _ = self.say_end(why, errno);
-        sys::kill_self()
+        self.kill_program()
     }
 
     /// Tells the supervisor why this process is about to end.
@@ -28,9 +28,9 @@ impl Engine {
     /// Reports that the calling thread cannot go on and no other thread can in its stead: the group
     /// ends.
     pub(crate) fn report_failure(&self, why: Errno) {
-        if let Some(control) = self.control_here() {
+        if self.control_here().is_some() {
             let why = why.raw_os_error() as u64;
-            link::tell(control, Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, why, 0], None);
+            self.tell(Kind::OutOfMemory, [OutOfMemory::PagerFailed as u64, why, 0], None);
         }
     }
 

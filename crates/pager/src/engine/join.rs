@@ -11,10 +11,9 @@ use folioswap_group::counters::Counter;
 use folioswap_group::decisions::Decisions;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
-use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, welcome};
+use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, hello, welcome};
 use folioswap_group::segment::{MEMBERS_MAX, Segment};
 use folioswap_slots::DeviceMask;
-use linux_raw_sys::general as raw;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -29,7 +28,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     descriptors.control.store(control, Relaxed);
     let token = engine.fork.inherited_token();
     let [low, high] = token.words();
-    link::send(control, &Control::new(Kind::Hello, [low, high, missing]), None)?;
+    link::send(control, &Control::new(Kind::Hello, [low, high, missing | hello::OF_PARENT]), None)?;
     let (answer, came) = link::receive(control)?;
     if answer.kind() != Some(Kind::Welcome) {
         return Err(Errno::CONNREFUSED);
@@ -122,14 +121,26 @@ fn member_id(word: u64) -> Result<u32, Errno> {
     u32::try_from(word).ok().filter(|&id| (id as usize) < MEMBERS_MAX).ok_or(Errno::PROTO)
 }
 
+/// How long a program may take to end.
+const ENDING_NS: u64 = 20_000_000;
+
 /// Leaves this process unmanaged, because it cannot be managed. If none of its memory was ever
 /// swapped out it simply runs on; a child of a managed process must not.
 pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
     if engine.is_engaged() {
+        // A program that ends has no memory any more a moment before it is seen to have ended: that
+        // is why then.
+        let until_ns = sys::now_ns() + ENDING_NS;
+        while sys::now_ns() < until_ns {
+            if !engine.program_is_parent() {
+                sys::exit_group(0);
+            }
+            rustix::thread::sched_yield();
+        }
         if engine.say_end(Ending::NotJoined, Some(why)).is_err() {
             engine.fork.tell_parents_entry(engine, why);
         }
-        sys::kill_self();
+        engine.kill_program();
     }
     engine.threads.life.store(Life::Unmanaged as u32, Release);
     let _ = rustix::thread::futex::wake(
@@ -137,9 +148,5 @@ pub(crate) fn leave(engine: &Engine, why: Errno) -> ! {
         rustix::thread::futex::Flags::PRIVATE,
         i32::MAX as u32,
     );
-    sys::close_range(0, u32::MAX);
-    loop {
-        // SAFETY: the system call ends this thread alone; its stack stays mapped.
-        let _ = unsafe { sys::syscall(raw::__NR_exit, [0; 6]) };
-    }
+    sys::exit_group(0)
 }

@@ -1,7 +1,8 @@
 //! The member's end of the control protocol (`folioswap_group::protocol`).
 
-use crate::kernel::sys;
+use crate::engine::Engine;
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::protocol::{DESCRIPTORS_MAX, Kind, Message, SOCKET_SUFFIX};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -107,9 +108,12 @@ pub fn receive(control: i32) -> Result<(Message, Descriptors), Errno> {
     Ok((Message::from_bytes(&bytes), descriptors))
 }
 
-/// Sends a message that needs no answer; where the supervisor is gone, this process ends too.
-pub fn tell(control: i32, kind: Kind, words: [u64; 3], descriptor: Option<i32>) {
-    if send(control, &Message::new(kind, words), descriptor).is_err() {
-        sys::kill_self();
+impl Engine {
+    /// Sends the supervisor a message that needs no answer; where it is gone, the program ends too.
+    pub(crate) fn tell(&self, kind: Kind, words: [u64; 3], descriptor: Option<i32>) {
+        let control = self.descriptors.control.load(Relaxed);
+        if send(control, &Message::new(kind, words), descriptor).is_err() {
+            self.kill_program();
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `locks` | the locks, and their order |
 //! | `threads`, `placement`, `company`, `due` | the two pager threads: life, CPUs, pace |
+//! | `program_process` | the program's process: its end, its exec, and ending it |
 //! | `membership`, `link`, `join`, `account` | the group: its memories, its protocol, the charge |
 //! | `mappings`, `requests`, `advices`, `folio_sizes` | the program's memory |
 //! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
@@ -36,6 +37,7 @@ pub mod membership;
 pub mod placement;
 pub mod plans;
 pub mod pool;
+pub mod program_process;
 pub mod raw_tables;
 pub mod requests;
 pub(crate) mod ring_turn;
@@ -51,6 +53,7 @@ use self::descriptors::Descriptors;
 use self::locks::Locks;
 use self::mappings::{Mappings, Said};
 use self::membership::{GROUP_NAME_MAX, Membership};
+use self::program_process::ProgramProcess;
 use self::raw_tables::ServedChildren;
 use self::threads::{Life, Threads};
 use self::tracing::Recording;
@@ -99,6 +102,7 @@ pub struct Engine {
     pub(crate) space: Space<'static, Arena>,
     pub(crate) locks: Locks,
     pub(crate) threads: Threads,
+    pub(crate) program_process: ProgramProcess,
     pub(crate) membership: Membership,
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
@@ -192,6 +196,7 @@ impl Engine {
                 .copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
             engine.own();
+            engine.forget_exit_word();
             engine.threads.faulting_cpu.store(NO_CPU, Relaxed);
             engine.descriptors.forget();
             engine.threads.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
@@ -217,6 +222,7 @@ impl Engine {
         self.plans.forget();
         self.own();
         self.threads.faulting_cpu.store(NO_CPU, Relaxed);
+        self.threads.pager.store(0, Relaxed);
         self.descriptors.forget();
         // The ring of the trace is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);

@@ -9,12 +9,11 @@
 //! fault on several CPUs the handler lets the scheduler choose.
 
 use crate::engine::company::{Company, others_cpu_ns};
-use crate::kernel::proc::{last_cpu, read_proc};
+use crate::kernel::proc::{Shown, last_cpu, read_proc, run_ns};
 use crate::kernel::sys;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
 
 /// The time between two looks at the faulting thread's CPU (a look costs some microseconds): after
 /// a look that found the thread elsewhere, and the longest.
@@ -93,22 +92,14 @@ pub(crate) struct HandlerPlacement {
     served_ns: u64,
 }
 
-/// The evictor, which keeps away from a CPU on which faults are served.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Evicting<'a> {
-    pub(crate) thread: u32,
-    /// The word from which the evictor learns that CPU.
-    pub(crate) told: &'a AtomicU32,
-}
-
 impl HandlerPlacement {
-    /// The placement of the calling thread.
-    pub(crate) fn new() -> Self {
+    /// The placement of the calling thread, which serves this program.
+    pub(crate) fn new(program: FollowedProgram) -> Self {
         let places = Places::of_caller();
         HandlerPlacement {
             company: (places.count() <= FEW_CPUS).then(Company::default),
             places,
-            looks: Looks::default(),
+            looks: Looks::of(program),
             bound_to: NO_CPU,
             missed: 0,
             look_after_ns: LOOK_SOON_NS,
@@ -133,19 +124,20 @@ impl HandlerPlacement {
         self.served_ns = now;
     }
 
-    /// Has the calling handler follow `thread`, whose fault is about to be served at `now`. Returns
+    /// Has the calling handler follow `thread`, whose fault is about to be served at `now`, and the
+    /// evictor learn from `told` which CPU to keep away from. Returns
     /// the CPU of a thread that faults again and again while no other thread of the program runs,
     /// on a machine of few CPUs: the vigil that keeps the other CPUs awake goes to sleep when a
     /// window or an eviction takes long, and is wanted again at once.
-    pub(crate) fn follow(&mut self, thread: u32, evicting: Evicting<'_>, now: u64) -> Option<u32> {
+    pub(crate) fn follow(&mut self, thread: u32, told: &AtomicU32, now: u64) -> Option<u32> {
         let comes_again = now.saturating_sub(self.served_ns) < AGAIN_NS;
         if now >= self.look_next_ns {
             let cpu = self.looks.cpu_of(thread)?;
             if let Some(company) = &mut self.company {
                 // A fault that waited for memory is served long after its round began.
-                company.look(thread, sys::now_ns(), || others_cpu_ns(thread, evicting.thread));
+                company.look(thread, sys::now_ns(), || self.looks.others_ns(thread));
             }
-            self.go_along(cpu, thread, evicting.told);
+            self.go_along(cpu, thread, told);
             self.look_next_ns = now + self.look_after_ns;
         }
         (self.bound_to != NO_CPU && comes_again && self.is_alone(thread)).then_some(self.bound_to)
@@ -213,11 +205,20 @@ impl EvictorPlacement {
     }
 }
 
-/// The CPUs that threads of this process run on. The descriptor of the last thread stays open:
+/// The program whose threads are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FollowedProgram {
+    /// Its number, for clocks.
+    pub(crate) number: u32,
+    /// Where `/proc` shows it.
+    pub(crate) shown: Shown,
+}
+
+/// The CPUs that threads of the program run on. The descriptor of the last thread stays open:
 /// opening it costs more than twice as much as reading it. No other descriptor does, since a
 /// program may allow itself only a handful of descriptors.
-#[derive(Default)]
 struct Looks {
+    program: FollowedProgram,
     open: Option<(u32, OwnedFd)>,
     keeps: Keeps,
 }
@@ -231,7 +232,11 @@ enum Keeps {
 }
 
 impl Looks {
-    /// The CPU that a thread of this process ran on last.
+    fn of(program: FollowedProgram) -> Self {
+        Looks { program, open: None, keeps: Keeps::Last }
+    }
+
+    /// The CPU that a thread of the program ran on last.
     fn cpu_of(&mut self, thread: u32) -> Option<u32> {
         let mut text = [0; 512];
         if let Some((of, file)) = &self.open
@@ -243,35 +248,24 @@ impl Looks {
         // The descriptor is another thread's, or that of a thread that has ended, whose number may
         // be another's by now.
         self.open = None;
-        let file = open_stat(thread)?;
+        let file = self.open_file(thread, b"stat")?;
         let cpu = last_cpu(read_proc(file.as_raw_fd(), &mut text));
         self.open = (self.keeps == Keeps::Last).then_some((thread, file));
         cpu
     }
-}
 
-/// Opens the `stat` of a thread of this process.
-fn open_stat(thread: u32) -> Option<OwnedFd> {
-    const PREFIX: &[u8] = b"/proc/self/task/";
-    let mut path = [0u8; 48];
-    path[..PREFIX.len()].copy_from_slice(PREFIX);
-    let mut digits = [0u8; 10];
-    let mut first = digits.len();
-    let mut rest = thread;
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
+    /// Nanoseconds for which all threads of the program but this one have run. Cost: four system
+    /// calls, some 4 us.
+    fn others_ns(&self, thread: u32) -> Option<u64> {
+        let file = self.open_file(thread, b"schedstat")?;
+        let mut text = [0; 64];
+        others_cpu_ns(self.program.number, run_ns(read_proc(file.as_raw_fd(), &mut text))?)
     }
-    let number = &digits[first..];
-    path[PREFIX.len()..PREFIX.len() + number.len()].copy_from_slice(number);
-    let end = PREFIX.len() + number.len();
-    path[end..end + 6].copy_from_slice(b"/stat\0");
-    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+
+    /// Opens a file of a thread of the program.
+    fn open_file(&self, thread: u32, name: &[u8]) -> Option<OwnedFd> {
+        self.program.shown.open_of_thread(thread, name).ok()
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use crate::engine::Engine;
 use crate::kernel::futex::{self, Sharing};
-use crate::kernel::sys;
+use crate::kernel::process::{self, Child};
 use core::sync::atomic::{
     AtomicU32, AtomicUsize,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
+
+/// How often a thread that waits for its pager's first work looks whether there is a pager.
+const START_LOOK_NS: u64 = 1_000_000_000;
 
 /// The progress of the pager threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +40,8 @@ pub struct Threads {
     pub(crate) evictor_waits: AtomicU32,
     /// [`Life`] as a number; also a futex.
     pub(crate) life: AtomicU32,
-    /// The process that this copy of the engine belongs to; a child made by a bare clone(2) has a
-    /// copy that belongs to no process.
-    owner: AtomicU32,
+    /// The process id of the pager, where it is a process of its own; 0 before it was started.
+    pub(crate) pager: AtomicU32,
 }
 
 impl Engine {
@@ -56,21 +58,29 @@ impl Engine {
     /// program.
     pub fn wait_until_running(&self) {
         while self.life() == Life::Starting {
-            futex::wait(&self.threads.life, Life::Starting as u32, 1_000_000, Sharing::Private);
+            futex::wait(&self.threads.life, Life::Starting as u32, START_LOOK_NS, Sharing::Private);
+            let pager = self.threads.pager.load(Relaxed);
+            if self.life() == Life::Starting && process::wait_for(pager, process::NO_WAIT) == Child::Ended {
+                // It was killed, or the program has waited for it.
+                self.give_up();
+            }
+        }
+        if self.life() == Life::Unmanaged && self.is_ours() {
+            self.forget_pager();
+        }
+    }
+
+    /// Waits for the end of a pager that could not join, so that the program has no child that it
+    /// did not make.
+    fn forget_pager(&self) {
+        let pager = self.threads.pager.swap(0, Relaxed);
+        if pager != 0 {
+            process::wait_for(pager, 0);
         }
     }
 
     /// Records that no thread could be started: the process runs unmanaged.
     pub fn give_up(&self) {
         self.threads.life.store(Life::Unmanaged as u32, Release);
-    }
-
-    /// Whether this copy of the engine belongs to the calling process.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.threads.owner.load(Acquire) == sys::getpid()
-    }
-
-    pub(crate) fn own(&self) {
-        self.threads.owner.store(sys::getpid(), Release);
     }
 }

@@ -4,12 +4,12 @@
 //! registers memory when the group comes near its limit; and evicts down to the low mark. A batch
 //! runs under the `locks.gate`, so a fork finds it between two batches.
 
+use crate::engine::Engine;
 use crate::engine::arena::StorePages;
 use crate::engine::fork_state::Protection;
 use crate::engine::placement::EvictorPlacement;
 use crate::engine::pool::Prepared;
 use crate::engine::threads::Life;
-use crate::engine::{Engine, link};
 use crate::evict::clock::Clock;
 use crate::evict::hand_over::HandoverPace;
 use crate::evict::page_out::AdviceFollowed;
@@ -21,8 +21,8 @@ use crate::evict::tiers::Tiers;
 use crate::evict::upkeep::Upkeep;
 use crate::evict::wanted::Wanted;
 use crate::kernel::futex::{self, Guard, Sharing};
-use crate::kernel::sys;
 use crate::kernel::uffd::Watch;
+use crate::kernel::{rights, sys};
 use crate::staging::batch::Batch;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::units::{PAGE, PIECE};
@@ -90,8 +90,9 @@ struct View {
 /// `argument` is the engine's address; the handler has joined the group; this is the only evictor
 /// of the process.
 pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
-    sys::name_thread(c"folioswap-evict");
+    sys::name_thread(c"pager-evictor");
     sys::raise_priority();
+    rights::give_up();
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     Evictor::live(engine);
@@ -108,6 +109,7 @@ impl Evictor {
         loop {
             let wake = &engine.member().wake;
             let observed = wake.load(Relaxed);
+            engine.end_after_exec();
             let interval_ns = evictor.round();
             if engine.embedded.is_stopping() {
                 return;
@@ -351,8 +353,7 @@ impl Evictor {
             let stored = self.engine.space.mm_stat().mem_used_total;
             let full = batch.stuck || self.tiers.devices_full || stored > limit / 8;
             let reason = if full { OutOfMemory::SwapFull } else { OutOfMemory::Unmanaged };
-            let control = self.engine.descriptors.control.load(Relaxed);
-            link::tell(control, Kind::OutOfMemory, [reason as u64, total, limit], None);
+            self.engine.tell(Kind::OutOfMemory, [reason as u64, total, limit], None);
         }
     }
 
@@ -397,8 +398,7 @@ impl Evictor {
         let pages = if engine.affords_huge_pages() { StorePages::Together } else { StorePages::Singly };
         engine.arena.let_store_come(pages);
         if !engine.embedded.is_on() {
-            let control = engine.descriptors.control.load(Relaxed);
-            link::tell(control, Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
+            engine.tell(Kind::HoldUserfault, [0; 3], Some(engine.userfault().0));
         }
         engine.mappings.engaged.store(1, Release);
     }

@@ -4,7 +4,7 @@
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::proc::{ProcessSize, field_bytes, minor_faults, parse_statm, read_proc};
-use crate::kernel::sys;
+use crate::kernel::{process, sys};
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
@@ -69,7 +69,6 @@ impl Evictor {
             }
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
-        self.end_with_last_thread(now);
         if slow {
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());
             if engine.embedded.is_on() {
@@ -140,7 +139,9 @@ impl Evictor {
         let is_due = now >= due && total >= marks.engage;
         if uncertain > 0 || is_due {
             let text = engine.read_file(ProcFile::Stat, &mut self.survey.text);
-            let faults = minor_faults(text).unwrap_or(self.survey.minor_faults_seen);
+            let theirs = minor_faults(text).unwrap_or(self.survey.program_faults_seen);
+            self.survey.program_faults_seen = theirs;
+            let faults = theirs + process::own_minor_faults();
             let fresh = faults.saturating_sub(self.survey.minor_faults_seen) * PAGE as u64;
             self.survey.minor_faults_seen = faults;
             let ended = fresh.min(uncertain);

@@ -23,7 +23,6 @@
 //! | `store_share` | the compressed store's share of the memory |
 //! | `recompress`, `swapoff` | when idle pages are recompressed; devices that come and go |
 //! | `validate` | every invariant, checked while the program runs |
-//! | `last_thread` | the end of a program whose last thread has ended |
 
 pub mod announced;
 pub mod batch;
@@ -35,7 +34,6 @@ pub mod evictor;
 pub mod hand_over;
 pub mod huge_page_batch;
 pub mod isolate;
-pub mod last_thread;
 pub mod managed;
 pub mod measure;
 pub mod moves;

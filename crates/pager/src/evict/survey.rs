@@ -22,15 +22,15 @@ pub(crate) struct Survey {
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
     pub(crate) epoch_due: Due,
-    pub(crate) threads_due: Due,
-    /// Looks in a row that found no thread of the program.
-    pub(crate) without_thread: u32,
     /// Resident shared memory, in bytes.
     pub(crate) shmem: u64,
     /// Shared and file memory when shared memory was measured last.
     pub(crate) shared_seen: u64,
     pub(crate) announced: Announced,
+    /// Minor faults of the program and its pager.
     pub(crate) minor_faults_seen: u64,
+    /// Those of the program's own threads.
+    pub(crate) program_faults_seen: u64,
     pub(crate) idle_since_ns: u64,
     pub(crate) faults_seen: u64,
     /// The time at which an embedder's resident pages are counted anew.
@@ -47,13 +47,12 @@ impl Survey {
             scans_in_vain: 0,
             growing_until_ns: 0,
             slow_due: Due::at_once(),
-            threads_due: Due::at_once(),
-            without_thread: 0,
             epoch_due: Due::at_once(),
             shmem: 0,
             shared_seen: 0,
             announced: Announced::default(),
             minor_faults_seen: 0,
+            program_faults_seen: 0,
             idle_since_ns: sys::now_ns(),
             faults_seen: 0,
             count_next_ns: 0,

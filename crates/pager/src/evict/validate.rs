@@ -7,8 +7,8 @@
 //! direction is checked, that each word's slot is used. Of an entry that duplicates hold
 //! (`embed/duplicate.rs`) each holder counts its part.
 
+use crate::engine::Engine;
 use crate::engine::threads::Life;
-use crate::engine::{Engine, link};
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Guard, Sharing};
 use crate::kernel::sys;
@@ -269,8 +269,7 @@ impl Evictor {
             Ok(_) => engine.figures().add(Counter::Validations, 1),
             Err((invariant, detail)) => {
                 engine.figures().add(Counter::Violations, 1);
-                let control = engine.descriptors.control.load(Relaxed);
-                link::tell(control, Kind::Note, [Note::Violation as u64, invariant as u64, detail], None);
+                engine.tell(Kind::Note, [Note::Violation as u64, invariant as u64, detail], None);
             }
         }
         let now = sys::now_ns();

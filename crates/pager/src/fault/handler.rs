@@ -1,13 +1,14 @@
-//! The handler thread: reads the userfaultfd, serves faults, and keeps the page words true to the
-//! program's changes of its mappings.
+//! The handler, the pager's first thread: reads the userfaultfd, serves faults, and keeps the page
+//! words true to the program's changes of its mappings.
 //!
 //! The handler never waits for the evictor except for memory (and then goes on reading events),
 //! never calls into the C library, and never advises or unmaps memory that it serves: such a call
 //! would wait for its own reader.
 
 use crate::engine::Engine;
+use crate::engine::due::Due;
 use crate::engine::join::{join, leave};
-use crate::engine::placement::{Evicting, HandlerPlacement};
+use crate::engine::placement::HandlerPlacement;
 use crate::fault::ahead::Trigger;
 use crate::fault::buffers::Buffers;
 use crate::fault::frozen::Whose;
@@ -15,10 +16,10 @@ use crate::fault::queue::{Attempt, Fault, FaultQueue, Overflow};
 use crate::fault::raw_children::RawChildren;
 use crate::fault::reads::Reads;
 use crate::fault::swap_in::Ceiling;
-use crate::kernel::sys;
-use crate::kernel::thread::{self, Descriptors};
+use crate::kernel::thread::{self, Place};
 use crate::kernel::ticks::Ticks;
 use crate::kernel::uffd::{Event, Message};
+use crate::kernel::{process, rights, sys};
 use crate::units::{BlockAddr, PageAddr};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -43,6 +44,9 @@ const FREEZE_FAULT_NS: u64 = 1_000_000;
 /// The same on the brink.
 const FREEZE_FAULT_BRINK_NS: u64 = 10_000_000;
 
+/// The time between two looks at the program of a handler that has no time to wait for its end.
+const PROGRAM_LOOK_NS: u64 = 20_000_000;
+
 /// The handler's own state. Losing it at a fork does no harm, except that faults in the queue
 /// belong to threads that a child does not have.
 pub(crate) struct Handler {
@@ -62,6 +66,8 @@ pub(crate) struct Handler {
     /// Pages that come until the next row of the evictor's plan leaves.
     pub(crate) pages_to_next_row: u64,
     freeze_next_ns: u64,
+    /// When a handler that is busy looks whether the program has ended.
+    program_due: Due,
 }
 
 /// State of the swap-in that is under way, and of the round that it is in.
@@ -109,16 +115,20 @@ pub(crate) enum Interruptions {
 pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
-    sys::name_thread(c"folioswap-fault");
+    sys::name_thread(c"pager-handler");
+    process::leave_session();
+    process::have_descriptors();
+    rights::see_no_frames();
     engine.threads.handler.store(sys::gettid(), Release);
     sys::raise_priority();
     // The descriptor table is a copy of the program's: all of it is closed, or pipes of the program
     // would never see their end.
     sys::close_range(0, u32::MAX);
-    if let Err(errno) = join(engine) {
-        leave(engine, errno);
-    }
-    if let Err(errno) = engine.fork.renew_token() {
+    engine.find_program();
+    // The welcome comes with descriptors that are closed again, which leaves room for the program's
+    // where it allows itself only a handful.
+    let joined = join(engine).and_then(|()| engine.attach_to_program());
+    if let Err(errno) = joined.and_then(|()| engine.fork.renew_token()) {
         leave(engine, errno);
     }
     // A forked child inherits its parent's keys, and no locks of memory.
@@ -137,12 +147,13 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
             engine.threads.evictor_stack.load(Relaxed) as *mut u8,
             crate::evict::evictor::run,
             argument,
-            Descriptors::Shared,
+            Place::Beside,
         )
     };
     if let Err(errno) = evictor {
         engine.report_failure(errno);
     }
+    rights::give_up();
     loop {
         handler.round();
     }
@@ -151,7 +162,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
 impl Handler {
     /// The handler of the calling thread, with nothing to do yet.
     pub(crate) fn new(engine: &'static Engine, buffers: &'static mut Buffers) -> Self {
-        let mut placement = HandlerPlacement::new();
+        let mut placement = HandlerPlacement::new(engine.followed_program());
         if engine.embedded.is_on() {
             // There is no supervisor.
             placement.expect_no_vigil();
@@ -175,6 +186,7 @@ impl Handler {
             ticks: Ticks::default(),
             pages_to_next_row: 0,
             freeze_next_ns: 0,
+            program_due: Due::at_once(),
         }
     }
 
@@ -193,6 +205,9 @@ impl Handler {
         self.reads.collect();
         let begun = sys::now_ns();
         self.swapin.round_began_ns = begun;
+        if self.program_due.take(begun, PROGRAM_LOOK_NS) {
+            engine.end_with_program();
+        }
         let (mut served, mut read) = (0, 0);
         while self.queue.len() > read && engine.fork.is_thawed() {
             let fault = self.take_fault();
@@ -201,11 +216,8 @@ impl Handler {
                 self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
-                let evicting = Evicting {
-                    thread: engine.threads.evictor.load(Relaxed),
-                    told: &engine.threads.faulting_cpu,
-                };
-                if let Some(cpu) = self.placement.follow(fault.thread, evicting, begun)
+                let told = &engine.threads.faulting_cpu;
+                if let Some(cpu) = self.placement.follow(fault.thread, told, begun)
                     && !self.reads.several_threads_fault()
                 {
                     engine.ask_for_vigil(cpu);

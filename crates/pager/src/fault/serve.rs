@@ -35,13 +35,7 @@ impl Engine {
     /// supervisor name it.
     pub(crate) fn tell_poisoned(&self, address: PageAddr, lost: Lost) {
         self.figures().add(Counter::Poisoned, 1);
-        let control = self.descriptors.control.load(Relaxed);
-        crate::engine::link::tell(
-            control,
-            Kind::Note,
-            [Note::Poisoned as u64, address.raw() as u64, lost.pack()],
-            None,
-        );
+        self.tell(Kind::Note, [Note::Poisoned as u64, address.raw() as u64, lost.pack()], None);
     }
 
     /// Counts pages that went back into the program.

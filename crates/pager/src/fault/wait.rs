@@ -1,5 +1,5 @@
 //! How the handler waits: for messages, for reads that it has begun, for the end of the control
-//! connection, and for ticks.
+//! connection or of the program, and for ticks.
 
 use crate::fault::handler::{Handler, Holds};
 use crate::kernel::sys;
@@ -40,14 +40,20 @@ impl Handler {
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         // The evictor reads the messages of the control connection; the handler notices its end.
-        let mut polled = [(); 4].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
+        let mut polled = [(); 5].map(|()| PollFd::from_borrowed_fd(faults, PollFlags::IN));
         polled[1] = PollFd::from_borrowed_fd(control, PollFlags::RDHUP);
         let mut count = 2;
-        for descriptor in [ticks, read].into_iter().flatten() {
+        // SAFETY: as above.
+        let program = engine.program_pidfd().map(|pidfd| unsafe { BorrowedFd::borrow_raw(pidfd) });
+        for descriptor in [ticks, read, program].into_iter().flatten() {
             polled[count] = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
             count += 1;
         }
         let _ = rustix::event::poll(&mut polled[..count], timeout.as_ref());
+        if program.is_some() && !polled[count - 1].revents().is_empty() {
+            // The program has ended.
+            sys::exit_group(0);
+        }
         let has_ticked = ticks.is_some() && !polled[2].revents().is_empty();
         if polled[1].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
             if engine.embedded.is_stopping() {
@@ -55,7 +61,7 @@ impl Handler {
             }
             // The supervisor is gone, and nobody else could keep the limit and hold our memory's
             // descriptor.
-            sys::kill_self();
+            engine.kill_program();
         }
         if has_ticked {
             self.ticks.note();

@@ -3,7 +3,6 @@
 //! that the freeze held back.
 
 use crate::engine::fork_state::THAWED;
-use crate::engine::link;
 use crate::fault::frozen::Whose;
 use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
@@ -50,8 +49,7 @@ impl Handler {
             Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
                 fork.child_userfault.store(child, Relaxed);
                 fork.log.log_fork();
-                let control = self.engine.descriptors.control.load(Relaxed);
-                link::tell(control, Kind::Forked, fork.token.load().message_words(), Some(child));
+                self.engine.tell(Kind::Forked, fork.token.load().message_words(), Some(child));
                 fork.gain_relative(self.engine);
                 // The forking thread may go on only from here: it might end this process at once.
                 fork.child_seen.store(1, Release);

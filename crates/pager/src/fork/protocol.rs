@@ -30,7 +30,7 @@ use crate::engine::fork_state::{FROZEN, THAWED};
 use crate::engine::threads::Life;
 use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::sys;
-use crate::kernel::thread::{self, Descriptors};
+use crate::kernel::thread::{self, Place};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::protocol::ForkToken;
 use rustix::fd::BorrowedFd;
@@ -71,6 +71,7 @@ pub fn prepare(engine: &Engine) {
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
     }
+    engine.forget_old_pagers();
     engine.wait_for_headroom_for_child();
     let fork = &engine.fork;
     fork.serialised.acquire();
@@ -165,19 +166,20 @@ pub unsafe fn child(engine: &'static Engine) {
     engine.wait_until_running();
 }
 
-/// Starts the handler thread of this process, which then does all the rest.
+/// Starts the pager of this process, which then does all the rest.
 ///
 /// # Errors
 /// clone(2)'s.
 pub fn start(engine: &'static Engine) -> Result<(), Errno> {
-    // SAFETY: the stack is mapped for ever and no thread of this process uses it.
-    unsafe {
+    // SAFETY: the stack is mapped for ever and no thread with this memory uses it.
+    let pager = unsafe {
         thread::spawn(
             engine.threads.handler_stack.load(Relaxed) as *mut u8,
             crate::fault::handler::run,
             core::ptr::from_ref(engine) as usize,
-            Descriptors::Copied,
+            Place::Apart,
         )
-    }
-    .map(|_| ())
+    }?;
+    engine.threads.pager.store(pager, Relaxed);
+    Ok(())
 }

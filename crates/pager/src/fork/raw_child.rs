@@ -7,10 +7,10 @@
 //! came with the event, until it execs or ends. If the parent ends first, the supervisor, which
 //! holds a duplicate of that descriptor, ends the child at its first fault.
 
+use crate::engine::Engine;
 use crate::engine::fork_state::Protection;
 use crate::engine::raw_tables::CHILDREN_MAX;
 use crate::engine::words::{move_words, pages_within};
-use crate::engine::{Engine, link};
 use crate::fault::handler::Handler;
 use crate::fault::raw_children::RawChild;
 use crate::kernel::futex::{self, Sharing};
@@ -82,7 +82,7 @@ impl Handler {
             sharing.publish(sharing.before_measuring(header), 0);
         }
         futex::post(&engine.member().wake, Sharing::Shared);
-        link::tell(engine.descriptors.control.load(Relaxed), Kind::RawForked, [0; 3], Some(descriptor));
+        engine.tell(Kind::RawForked, [0; 3], Some(descriptor));
     }
 
     /// Serves the children; drops those that ended.

@@ -8,8 +8,10 @@
 //! | `pagemap` | pages that are present, protected or exclusive (PAGEMAP_SCAN, pagemap words) |
 //! | `maps` | the list of mappings, and which of them can be managed |
 //! | `proc` | small files of `/proc`: sizes, faults, CPUs |
+//! | `rights` | the rights of a pager thread, which it gives up |
 //! | `futex` | a lock and wake-up words |
-//! | `thread` | threads made by clone(2), without the C library |
+//! | `process` | processes: the calling one, and the one whose memory it shares |
+//! | `thread` | threads and processes made by clone(2), without the C library |
 //! | `ticks` | the timer that wakes the handler |
 //! | `window` | the addresses of the engine's own mappings |
 //! | `ranges` | a sorted set of address ranges |
@@ -20,7 +22,9 @@ pub mod latency;
 pub mod maps;
 pub mod pagemap;
 pub mod proc;
+pub mod process;
 pub mod ranges;
+pub mod rights;
 pub mod sys;
 pub mod thread;
 pub mod ticks;

@@ -1,7 +1,10 @@
 //! Files of `/proc`, read without allocation: sizes, faults and CPUs of a process and its threads.
 
 use crate::units::PAGE;
-use rustix::fd::BorrowedFd;
+use core::ffi::CStr;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,38 +52,98 @@ fn fields_after_name(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     Some(text[name_end + 1..].trim_ascii().split(|&byte| byte == b' '))
 }
 
-/// The first thread of a process, from the process's `stat`, or any thread, from its own.
+/// Where `/proc` shows a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstThread {
-    /// It goes on.
-    GoesOn,
-    /// It has ended by exit(2).
-    Ended {
-        /// With this status.
-        status: u8,
-    },
+pub enum Shown {
+    /// It is the calling one.
+    Own,
+    /// Under this number.
+    As(u32),
+    /// Nowhere: the `/proc` is another process-id namespace's, or there is none.
+    Nowhere,
 }
 
-impl FirstThread {
-    /// Parses a `stat` file; `None` for one that is not complete.
-    pub fn of(text: &[u8]) -> Option<Self> {
-        let state = fields_after_name(text)?.next()?;
-        let status = stat_field(text, 52)?;
-        let has_ended = state == b"Z" || state == b"X";
-        let ended = FirstThread::Ended { status: (status >> 8) as u8 };
-        Some(if has_ended { ended } else { FirstThread::GoesOn })
+impl Shown {
+    /// Opens the file `name` of the process.
+    ///
+    /// # Errors
+    /// NOENT: it is shown nowhere. Else open(2)'s.
+    pub fn open(self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        self.directory()?.open(name)
+    }
+
+    /// Opens the file `name` of one of its threads.
+    ///
+    /// # Errors
+    /// NOENT: it is shown nowhere, or has no such thread. Else open(2)'s.
+    pub fn open_of_thread(self, thread: u32, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let mut path = self.directory()?;
+        path.push(b"task/");
+        path.push_number(thread);
+        path.push(b"/");
+        path.open(name)
+    }
+
+    fn directory(self) -> Result<Path, Errno> {
+        let mut path = Path { bytes: [0; Path::MAX], length: 0 };
+        path.push(b"/proc/");
+        match self {
+            Shown::Own => path.push(b"self"),
+            Shown::As(number) => path.push_number(number),
+            Shown::Nowhere => return Err(Errno::NOENT),
+        }
+        path.push(b"/");
+        Ok(path)
     }
 }
 
-/// Returns how many threads a process has, from its `stat`: those that run, and a first one that
-/// has ended.
-pub fn thread_count(text: &[u8]) -> Option<u64> {
-    stat_field(text, 20)
+/// A path, with zeroes behind it.
+struct Path {
+    bytes: [u8; Path::MAX],
+    length: usize,
 }
 
-/// Returns the kernel's flags of a thread (`PF_*` in its include/linux/sched.h), from its `stat`.
-pub fn thread_flags(text: &[u8]) -> Option<u64> {
-    stat_field(text, 9)
+impl Path {
+    /// More than any path of these takes.
+    const MAX: usize = 64;
+
+    fn push(&mut self, part: &[u8]) {
+        let end = self.length + part.len();
+        self.bytes[self.length..end].copy_from_slice(part);
+        self.length = end;
+    }
+
+    fn push_number(&mut self, number: u32) {
+        let mut digits = [0u8; 10];
+        let mut first = digits.len();
+        let mut rest = number;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.push(&digits[first..]);
+    }
+
+    fn open(mut self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        self.push(name);
+        let path = CStr::from_bytes_until_nul(&self.bytes).map_err(|_| Errno::NAMETOOLONG)?;
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+}
+
+/// Returns the number of a process's parent, from its `stat`, as this `/proc` counts processes;
+/// `None` where it does not show the parent.
+pub fn parent_number(text: &[u8]) -> Option<u32> {
+    stat_field(text, 4).and_then(|number| number.try_into().ok()).filter(|&number| number != 0)
+}
+
+/// Returns for how many nanoseconds a thread has run, from its `schedstat`.
+pub fn run_ns(text: &[u8]) -> Option<u64> {
+    decimal(text.split(|&byte| byte == b' ').next()?)
 }
 
 /// Returns the minor faults in `/proc/self/stat`.

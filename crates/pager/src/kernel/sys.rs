@@ -48,24 +48,17 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::ThreadCPUTime)
 }
 
-/// Returns nanoseconds of CPU time of all threads of the process, those that have ended too.
-pub fn process_cpu_ns() -> u64 {
-    clock_ns(ClockId::ProcessCPUTime)
-}
-
-/// Returns nanoseconds of CPU time of a thread of this process (the clock's number:
-/// clock_getcpuclockid(3), pthread_getcpuclockid(3)). Returns `None` if no thread has this number
-/// (they end at 2^22).
-pub fn cpu_ns_of(thread: u32) -> Option<u64> {
-    /// Bits of the clock's number: the scheduler's clock of one thread.
-    const PER_THREAD: u32 = 4 | 2;
-    /// No thread has this number or a larger one.
+/// Returns nanoseconds of CPU time by the clock of the process or thread `number` that these bits
+/// choose (the clock's number: clock_getcpuclockid(3)). Returns `None` if there is none of this
+/// number (they end at 2^22).
+pub(crate) fn cpu_clock_ns(number: u32, bits: u32) -> Option<u64> {
+    /// No process or thread has this number or a larger one.
     const END: u32 = (1 << 22) + 1;
     // Such a number would name the caller, or another clock.
-    if !(1..END).contains(&thread) {
+    if !(1..END).contains(&number) {
         return None;
     }
-    let clock = ((!thread) << 3 | PER_THREAD) as i32;
+    let clock = ((!number) << 3 | bits) as i32;
     let mut time = [0i64; 2];
     // SAFETY: the kernel writes a timespec of two words.
     unsafe {
@@ -202,6 +195,12 @@ pub fn read_bytes(addresses: &[usize]) {
     let arguments = [getpid() as usize, (&raw const here) as usize, 1, (&raw const there) as usize, count, 0];
     // SAFETY: the kernel writes `count` bytes into the buffer.
     let _ = unsafe { syscall(raw::__NR_process_vm_readv, arguments) };
+}
+
+/// Takes all access to `start..end` away.
+pub fn forbid(start: usize, end: usize) {
+    // SAFETY: whoever asks for this ends who uses that memory.
+    let _ = unsafe { syscall(raw::__NR_mprotect, [start, end - start, 0, 0, 0, 0]) };
 }
 
 /// Names the calling thread (at most 15 bytes are kept).

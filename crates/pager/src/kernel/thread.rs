@@ -1,9 +1,8 @@
-//! Threads that the C library does not know: made by clone(2), on stacks of our own, with a
-//! descriptor table of their own.
+//! Threads that the C library does not know: made by clone(2), on stacks of our own.
 //!
-//! They share the program's memory and nothing else that it could notice: not the descriptor table
-//! (programs close all descriptors), not the working directory, no signals (all blocked), no
-//! thread-local storage of the C library.
+//! The first one is a process of its own, which shares the program's memory and nothing else: not
+//! the descriptor table (programs close all descriptors), not the working directory, no handlers
+//! of signals, no identity. The program has no thread more for it.
 
 use crate::kernel::sys;
 use core::arch::asm;
@@ -13,13 +12,16 @@ use rustix::io::Errno;
 /// Bytes of a pager thread's stack.
 pub const STACK_BYTES: usize = 256 << 10;
 
-/// The descriptor table of a new thread.
+/// What a new thread is to the caller's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descriptors {
-    /// A copy of the caller's, which is its own from then on.
-    Copied,
-    /// The caller's.
-    Shared,
+pub enum Place {
+    /// Another thread of it, with its descriptors.
+    Beside,
+    /// A process of its own with the same memory. It begins with a copy of the descriptors, and
+    /// its end raises no signal: only [`crate::kernel::process::wait_for`] sees it. Whoever traces
+    /// what the caller starts traces it too, since a filter that the tracer has installed stops its
+    /// calls as well.
+    Apart,
 }
 
 /// Starts `entry(argument)` on the stack `stack` (its last byte is below the top). Returns the
@@ -33,13 +35,16 @@ pub unsafe fn spawn(
     stack: *mut u8,
     entry: unsafe extern "C" fn(usize) -> !,
     argument: usize,
-    descriptors: Descriptors,
+    place: Place,
 ) -> Result<u32, Errno> {
-    let mut flags =
-        raw::CLONE_VM | raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_SETTLS;
-    if descriptors == Descriptors::Shared {
-        flags |= raw::CLONE_FILES;
-    }
+    let flags = raw::CLONE_VM
+        | raw::CLONE_SETTLS
+        | match place {
+            Place::Beside => {
+                raw::CLONE_SIGHAND | raw::CLONE_THREAD | raw::CLONE_SYSVSEM | raw::CLONE_FS | raw::CLONE_FILES
+            }
+            Place::Apart => 0,
+        };
     // The lowest page of the stack serves as thread-local block: code compiled with a stack
     // protector reads a canary from it, no code writes it.
     let tls = stack as usize;

@@ -8,9 +8,9 @@ use crate::engine::Engine;
 use crate::engine::words::pages_within;
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
+use crate::kernel::maps;
 use crate::kernel::ranges::Range;
 use crate::kernel::uffd::{Event, Message, Userfault};
-use crate::kernel::{maps, sys};
 use crate::store::freeing::Freeing;
 use crate::units::{BlockAddr, PAGE, PageInBlock};
 use core::sync::atomic::AtomicU32;
@@ -52,7 +52,7 @@ impl Handler {
                 }
                 Err(errno) => {
                     self.engine.report_failure(errno);
-                    sys::kill_self();
+                    self.engine.kill_program();
                 }
             }
         }

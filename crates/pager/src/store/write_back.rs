@@ -7,7 +7,6 @@ use crate::staging::staged_folio::StagedFolio;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_run::{Looked, WriteRun};
 use crate::units::{PAGE, PIECE_PAGES, PageInBlock, Pages};
-use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
 use folioswap_group::counters::Counter;
 use folioswap_group::devices::{DeviceKind, DeviceUsage};
@@ -311,7 +310,7 @@ impl Engine {
         let WriteError::Device(failure) = error else { return };
         self.figures().add(Counter::WriteErrors, 1);
         let words = [Note::WriteFailed as u64, failure.slot.raw(), failure.errno.raw_os_error() as u64];
-        crate::engine::link::tell(self.descriptors.control.load(Relaxed), Kind::Note, words, None);
+        self.tell(Kind::Note, words, None);
     }
 
     /// Counts the pages that went to shared devices.

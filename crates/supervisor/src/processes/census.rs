@@ -198,13 +198,10 @@ fn computed() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
-/// Whether the process uses the memory of its parent, as between vfork and exec. That memory is
-/// counted already.
+/// Whether the process uses the memory of its parent, as between vfork and exec, or as a pager
+/// does. That memory is counted already.
 fn shares_memory_with_its_parent(pid: u32) -> bool {
-    const KCMP_VM: i32 = 1;
-    let Some((_, parent)) = proc::state_and_parent(pid) else { return false };
-    // SAFETY: kcmp(2) compares two processes by number; it touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0 }
+    proc::state_and_parent(pid).is_some_and(|(_, parent)| proc::share_memory(pid, parent) == Some(true))
 }
 
 /// Why a process that said nothing is unmanaged, by its executable.

@@ -8,11 +8,11 @@ use rustix::{
     io::{Errno, pread},
     thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities},
 };
-use std::fs;
 
-/// Opens these files of the process with this number and this pidfd, in their order, with no more
-/// rights than a process without CAP_SYS_ADMIN: the kernel shows physical addresses in a pagemap to
-/// whoever opened it with that.
+/// Opens these files of the process with this number, in their order; those about its memory by its
+/// pager, which has this number and this pidfd. That takes no more rights than a process without
+/// CAP_SYS_ADMIN has: the kernel shows physical addresses in a pagemap to whoever opened it with
+/// that.
 ///
 /// The agent is in no program that got rights by its exec (set-user-id, file capabilities), so such
 /// a process asks for nothing itself: somebody else does, who connected before that exec.
@@ -22,6 +22,7 @@ use std::fs;
 /// capget(2) and capset(2).
 pub fn open(
     pid: u32,
+    pager: u32,
     process: impl AsFd,
     wanted: impl Iterator<Item = ProcFile>,
 ) -> Result<Vec<OwnedFd>, Errno> {
@@ -30,20 +31,20 @@ pub fn open(
         return Ok(Vec::new());
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty())?;
-    // The number was this process's while it exists, so the directory is its own for ever.
+    let directory = |number: u32| openat(CWD, format!("/proc/{number}"), flags, Mode::empty());
+    let (program, pager) = (directory(pid)?, directory(pager)?);
+    // The numbers were these processes' while the pager exists, so the directories are their own
+    // for ever.
     if !peer::exists(process) {
         return Err(Errno::SRCH);
     }
-    let thread = format!("task/{}", other_thread(pid).unwrap_or(pid));
-    let path = |file: ProcFile| match file {
-        ProcFile::Stat => file.name().to_owned(),
-        _ => format!("{thread}/{}", file.name()),
-    };
-    let open = |path: &str| openat(&directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let files = without_admin(|| wanted.map(|file| open(&path(file))).collect::<Result<Vec<_>, _>>())?;
+    let open = |file: &str, of: &OwnedFd| openat(of, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let files = without_admin(|| {
+        let of = |file| if file == ProcFile::Stat { &program } else { &pager };
+        wanted.map(|file| open(file.name(), of(file))).collect::<Result<Vec<_>, _>>()
+    })?;
     // It is asked last: an exec after this changes nothing in the files.
-    if is_secure(&open("auxv")?)? { Err(Errno::PERM) } else { Ok(files) }
+    if is_secure(&open("auxv", &pager)?)? { Err(Errno::PERM) } else { Ok(files) }
 }
 
 /// Whether the process's program got rights by its exec, from its `auxv`.
@@ -54,13 +55,6 @@ fn is_secure(auxv: &OwnedFd) -> Result<bool, Errno> {
     let mut entries = bytes[..length].chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
     // A process without that entry has no memory any more, or is none that we know.
     Ok(entries.find(|&(key, _)| key == libc::AT_SECURE).is_none_or(|(_, value)| value != 0))
-}
-
-/// A thread of a process that is not its first one: a process that asks for files has that thread
-/// and the one that asks, which stays.
-fn other_thread(pid: u32) -> Option<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).find(|&thread| thread != pid)
 }
 
 /// Calls `body` in a thread that has no CAP_SYS_ADMIN meanwhile.

@@ -1,5 +1,6 @@
 //! One connection to the group's socket.
 
+use super::pagers::Program;
 use crate::{
     clusters::bits::Bits,
     devices::networks::MemberLink,
@@ -36,13 +37,15 @@ pub struct Connection {
     pub socket: OwnedFd,
     /// A number that is unique for the life of the supervisor.
     pub serial: u64,
-    /// The process that connected.
+    /// The process that connected, or the program that this one speaks for.
     pub pid: u32,
     /// The effective user of that process when it connected.
     pub user: Uid,
-    /// A pidfd, readable when that process has ended: another process may hold a copy of the
-    /// socket's other end.
+    /// A pidfd of the process that connected, readable when that has ended: another process may
+    /// hold a copy of the socket's other end.
     pub process: OwnedFd,
+    /// The program that `pid` means, where the process that connected is its pager.
+    pub program: Option<Program>,
     /// How the process is related to us; only a descendant may become a member.
     pub kinship: Kinship,
     /// The role of the process.
@@ -76,6 +79,7 @@ impl Connection {
             pid,
             user,
             process,
+            program: None,
             kinship,
             role: Role::New,
             pager: Pager::GoesOn,

@@ -1,7 +1,7 @@
 //! The end of a run: the report when CMD has ended, and the one message when the group must be
 //! ended.
 
-use super::{Supervisor, connection::Pager, shortage::Complaint};
+use super::{Supervisor, connection::Pager, pagers::Program, shortage::Complaint};
 use crate::{
     ipc::link::{Packet, Remains},
     processes::{orphans::Sender, proc},
@@ -66,7 +66,9 @@ impl Supervisor {
         }
         // One that has ended by itself needs no signal. The connection stays until the process has
         // ended, because until then it may write to its clusters.
-        match pidfd_send_signal(&self.connections[index].process, Signal::KILL) {
+        let connection = &self.connections[index];
+        let process = connection.program.as_ref().map_or(&connection.process, Program::process);
+        match pidfd_send_signal(process, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.say(&format!("{failed}; the process was ended, {why}\n")),
             Err(errno) => {
                 let errno = io::Error::from(errno);

@@ -15,7 +15,7 @@ use crate::{
     },
     recording::Recording,
 };
-use folioswap_group::protocol::{ForkToken, Kind, Message, ProcFile, Refusal, welcome};
+use folioswap_group::protocol::{ForkToken, Kind, Message, ProcFile, Refusal, hello, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
@@ -131,6 +131,12 @@ impl Supervisor {
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
             (Kind::Hello, Role::New, Kinship::Descendant) => {
                 connection.wanted_files = message.words[2];
+                if message.words[2] & hello::OF_PARENT != 0
+                    && self.speak_for_parent(index, now) == After::Close
+                {
+                    return After::Close;
+                }
+                let connection = &mut self.connections[index];
                 match ForkToken::of_message(message.words) {
                     ForkToken::NONE => self.welcome(index, None),
                     token => {
@@ -218,7 +224,8 @@ impl Supervisor {
         }
         // Without them the process says itself why it cannot be managed.
         let wanted = ProcFile::of_mask(connection.wanted_files);
-        let files = files::open(connection.pid, &connection.process, wanted).unwrap_or_default();
+        let files = files::open(connection.pid, connection.pager_pid(), &connection.process, wanted)
+            .unwrap_or_default();
         if !files.is_empty() {
             flags |= welcome::FILES;
             descriptors.extend(files.iter().map(AsFd::as_fd));

@@ -11,6 +11,7 @@ mod failures;
 mod forwards;
 mod grants;
 mod members;
+mod pagers;
 mod shortage;
 mod swapoff;
 mod swapon;
@@ -111,6 +112,8 @@ pub struct Supervisor {
     /// Whether CMD has been a member, so that its memory was managed.
     cmd_was_member: bool,
     ended: Option<Outcome>,
+    /// When that was noticed.
+    ended_since: Option<Instant>,
     reported: bool,
     agent: Option<OwnedFd>,
     clusters: Clusters,
@@ -221,6 +224,7 @@ impl Supervisor {
             cmd,
             cmd_was_member: false,
             ended: None,
+            ended_since: None,
             reported: false,
             agent: None,
             connections: Vec::new(),
@@ -308,9 +312,7 @@ impl Supervisor {
             if now >= self.census.due() {
                 self.count_unmanaged(now);
             }
-            if let Some(outcome) = self.ended
-                && !self.reported
-            {
+            if let Some(outcome) = self.settled_outcome(remains, now) {
                 self.report(outcome, remains);
             }
             if remains == Remains::Nothing && self.reported {
@@ -369,6 +371,7 @@ impl Supervisor {
         consider(self.orphans.due());
         consider(self.silence_due());
         consider((!self.connections.is_empty()).then_some(self.next_sample));
+        consider(self.ended_since.filter(|_| !self.reported).map(|since| since + pagers::SETTLES));
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));

@@ -11,8 +11,9 @@ impl Supervisor {
     /// Walks the tree, publishes what no member counts, and ends the group if that alone is above
     /// the limit.
     pub(super) fn count_unmanaged(&mut self, now: Instant) {
-        let members: HashSet<u32> =
-            self.connections.iter().filter(|c| c.is_member()).map(|c| c.pid).collect();
+        self.end_stray_pagers(now, |_| true);
+        let members = self.connections.iter().filter(|connection| connection.is_member());
+        let members: HashSet<u32> = members.flat_map(|member| [member.pid, member.pager_pid()]).collect();
         let found = self.census.walk(&members, now);
         let front = if self.link.is_some() { self.front } else { 0 };
         let own: u64 = [std::process::id(), front]

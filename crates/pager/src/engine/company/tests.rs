@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::sys;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
@@ -7,7 +8,7 @@ use core::time::Duration;
 fn who_ran_alone_since_the_last_look_has_no_company() {
     let mut company = Company::default();
     let mut look = |thread, others_ns, ms: u64| {
-        company.look(thread, ms * 1_000_000, || others_ns);
+        company.look(thread, ms * 1_000_000, || Some(others_ns));
         company.is_absent(thread) && !company.is_absent(thread + 1)
     };
     assert!(!look(7, 500, 100), "nothing is known at the first look");
@@ -39,7 +40,7 @@ fn who_runs_without_a_break_is_noticed_however_often_is_looked() {
     let began = sys::now_ns();
     let mut looks = 0;
     while sys::now_ns() - began < 150_000_000 {
-        company.look(thread, sys::now_ns(), || others_cpu_ns(thread, 0));
+        company.look(thread, sys::now_ns(), || others_cpu_ns(sys::getpid(), sys::thread_cpu_ns()));
         assert!(!company.is_absent(thread), "look {looks}");
         looks += 1;
         std::thread::sleep(Duration::from_micros(150));
@@ -49,26 +50,20 @@ fn who_runs_without_a_break_is_noticed_however_often_is_looked() {
 }
 
 #[test]
-fn what_the_threads_named_have_run_for_is_left_out() {
-    /// No thread: the kernel's numbers end at 2^22.
+fn what_the_thread_named_has_run_for_is_left_out() {
+    /// No process: the kernel's numbers end at 2^22.
     const NOBODY: u32 = 1 << 23;
     const RUNS_NS: u64 = 20_000_000;
     let (told, tells) = std::sync::mpsc::channel();
-    let (end, ended) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || {
         while sys::thread_cpu_ns() < RUNS_NS {}
-        told.send(sys::gettid()).unwrap();
-        let _ = ended.recv();
+        told.send(sys::thread_cpu_ns()).unwrap();
     });
-    let thread = tells.recv().unwrap();
-    assert!(sys::cpu_ns_of(thread).unwrap() >= RUNS_NS);
-    assert_eq!(sys::cpu_ns_of(NOBODY), None);
-    for (named, evictor) in [(thread, NOBODY), (NOBODY, thread)] {
-        let without = others_cpu_ns(named, evictor);
-        assert!(sys::process_cpu_ns() - without >= RUNS_NS);
-    }
-    let with = others_cpu_ns(NOBODY, NOBODY);
+    let its_ns = tells.recv().unwrap();
+    let with = others_cpu_ns(sys::getpid(), 0).unwrap();
     assert!(with >= RUNS_NS);
-    drop(end);
+    let without = others_cpu_ns(sys::getpid(), its_ns).unwrap();
+    assert!(others_cpu_ns(sys::getpid(), 0).unwrap() - without >= RUNS_NS);
+    assert_eq!(others_cpu_ns(NOBODY, 0), None);
     other.join().unwrap();
 }

@@ -1,5 +1,8 @@
 use super::*;
 
+/// The test's own process; its clock is not asked.
+const OWN: FollowedProgram = FollowedProgram { number: 0, shown: Shown::Own };
+
 #[test]
 fn own_cpu_is_found() {
     let mut one: Mask = [0; MASK_WORDS];
@@ -8,7 +11,7 @@ fn own_cpu_is_found() {
     let cpu = sys::current_cpu();
     one[cpu as usize / 64] = 1 << (cpu % 64);
     sys::set_affinity(&one).unwrap();
-    let mut looks = Looks::default();
+    let mut looks = Looks::of(OWN);
     assert_eq!([0; 2].map(|_| looks.cpu_of(sys::gettid())), [Some(cpu); 2]);
     sys::set_affinity(&before).unwrap();
     assert_eq!(looks.cpu_of(u32::MAX), None);
@@ -19,19 +22,18 @@ fn own_cpu_is_found() {
 #[test]
 fn who_faults_again_at_once_is_followed_and_wants_the_other_cpu_awake() {
     std::thread::spawn(|| {
-        let (mut placement, told) = (HandlerPlacement::new(), AtomicU32::new(NO_CPU));
+        let (mut placement, told) = (HandlerPlacement::new(OWN), AtomicU32::new(NO_CPU));
         assert!(placement.places.only(sys::current_cpu()));
         let (thread, mut now) = (sys::gettid(), 1 << 40);
-        let evicting = Evicting { thread: u32::MAX, told: &told };
         // Other tests run in this process: this test sets itself which other threads run.
         placement.company = None;
-        assert_eq!(placement.follow(thread, evicting, now), None, "the first fault");
+        assert_eq!(placement.follow(thread, &told, now), None, "the first fault");
         let cpu = told.load(Relaxed);
         assert_eq!(cpu, sys::current_cpu());
         let mut is_wanted = |placement: &mut HandlerPlacement, after_ns| {
             placement.note_served(now);
             now += after_ns;
-            placement.follow(thread, evicting, now).map(|wanted| assert_eq!(wanted, cpu)).is_some()
+            placement.follow(thread, &told, now).map(|wanted| assert_eq!(wanted, cpu)).is_some()
         };
         assert!(!is_wanted(&mut placement, 1), "others may run");
         placement.company = Some(Company::none_for(thread));
@@ -51,7 +53,7 @@ fn who_goes_astray_is_left_to_the_scheduler_but_not_who_runs_alone() {
         let told = AtomicU32::new(NO_CPU);
         let cpu = sys::current_cpu();
         for company in [None, Some(Company::default()), Some(Company::none_for(7))] {
-            let mut placement = HandlerPlacement::new();
+            let mut placement = HandlerPlacement::new(OWN);
             for _ in 1..ASTRAY_LOOKS {
                 placement.bound_to = NO_CPU - 1;
                 placement.go_along(cpu, 7, &told);
@@ -72,7 +74,7 @@ fn who_goes_astray_is_left_to_the_scheduler_but_not_who_runs_alone() {
 /// One thread after the other, each looked at while it runs and after it has ended.
 #[test]
 fn threads_that_end_are_not_found_any_more() {
-    let mut looks = Looks::default();
+    let mut looks = Looks::of(OWN);
     for _ in 0..3 {
         let (told, tells) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -85,7 +87,7 @@ fn threads_that_end_are_not_found_any_more() {
         drop(end);
         running.join().unwrap();
         // The thread is joined before it has quite ended.
-        while open_stat(thread).is_some() {
+        while looks.open_file(thread, b"stat").is_some() {
             std::thread::yield_now();
         }
         assert_eq!(looks.cpu_of(thread), None);

@@ -22,23 +22,15 @@ fn a_cpu_is_found_after_any_name() {
 }
 
 #[test]
-fn an_ended_first_thread_is_told_from_one_that_goes_on() {
-    let text = |state: &str, status: u32| {
-        let rest = "1 1 1 0 -1 64 1 0 0 0 1 2 0 0 20 0 3 0 15 2 3 4 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0";
-        format!("12 (a) Z (b) {state} {rest} {status}\n")
-    };
-    let of = |state, status| FirstThread::of(text(state, status).as_bytes());
-    assert_eq!(of("S", 0), Some(FirstThread::GoesOn));
-    assert_eq!(of("Z", 7 << 8), Some(FirstThread::Ended { status: 7 }));
-    assert_eq!(FirstThread::of(b"12 (cut) Z 1 2"), None);
-    assert_eq!(thread_flags(text("S", 0).as_bytes()), Some(64));
-    assert_eq!(thread_count(text("S", 0).as_bytes()), Some(3));
-}
-
-#[test]
-fn the_first_thread_of_this_process_goes_on() {
-    let text = std::fs::read("/proc/self/stat").unwrap();
-    assert_eq!(FirstThread::of(&text), Some(FirstThread::GoesOn));
+fn a_parent_and_a_run_time_are_found() {
+    assert_eq!(parent_number(b"12 (a) Z (b) S 7 12 12 0"), Some(7));
+    assert_eq!(parent_number(b"12 (a) S 0 12 12 0"), None, "it is in no view of this /proc");
+    let own = std::fs::read("/proc/self/stat").unwrap();
+    assert_eq!(parent_number(&own), Some(std::os::unix::process::parent_id()));
+    assert_eq!(run_ns(b"4711 12 3\n"), Some(4711));
+    assert_eq!(run_ns(b""), None);
+    let own = std::fs::read("/proc/thread-self/schedstat").unwrap();
+    assert!(run_ns(&own).unwrap() > 0);
 }
 
 #[test]

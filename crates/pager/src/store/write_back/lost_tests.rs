@@ -7,6 +7,7 @@ use crate::fault::handler::Handler;
 use crate::kernel::uffd::Access;
 use crate::test_memory::{attach_file, fault, map, moving_engine};
 use crate::units::{BlockAddr, PageAddr};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::protocol::Lost;
 use folioswap_slots::{FolioId, Order};
 use std::os::fd::AsRawFd;

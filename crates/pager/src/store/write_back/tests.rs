@@ -8,6 +8,7 @@ use crate::staging::row::Row;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{map, moving_engine};
 use crate::units::{BlockAddr, PIECE, PageAddr, PieceAddr};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
 use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo};
 use folioswap_group::swap_link::{Command, REQUEST_BYTES, Reply, Request};

@@ -38,7 +38,7 @@ impl Drop for Sleeper {
 #[test]
 fn the_files_are_those_of_the_process_in_order() {
     let (child, process) = Sleeper::begin("sleep");
-    let files = open(child.0.id(), &process, ProcFile::ALL.into_iter()).expect("opened");
+    let files = open(child.0.id(), child.0.id(), &process, ProcFile::ALL.into_iter()).expect("opened");
     let mut text = [0; 4096];
     let mut start = |file: ProcFile| {
         let length = read(&files[file as usize], &mut text[..]).expect("read");
@@ -57,7 +57,7 @@ fn the_files_are_those_of_the_process_in_order() {
 fn a_pagemap_shows_no_physical_addresses() {
     let (child, process) = Sleeper::begin("sleep");
     let before = capabilities(None).expect("capabilities");
-    let files = open(child.0.id(), &process, ProcFile::ALL.into_iter()).expect("opened");
+    let files = open(child.0.id(), child.0.id(), &process, ProcFile::ALL.into_iter()).expect("opened");
     assert_eq!(capabilities(None).expect("capabilities"), before, "the thread has its rights back");
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.0.id())).expect("maps");
     let stack = maps.lines().find(|line| line.ends_with("[stack]")).expect("a stack");
@@ -75,14 +75,14 @@ fn a_process_that_has_ended_has_none() {
     let (child, process) = Sleeper::begin("sleep");
     let pid = child.0.id();
     drop(child);
-    assert!(open(pid, &process, ProcFile::ALL.into_iter()).is_err());
+    assert!(open(pid, pid, &process, ProcFile::ALL.into_iter()).is_err());
 }
 
 #[test]
 fn only_what_is_wanted_is_opened() {
     let (child, process) = Sleeper::begin("sleep");
     let wanted = ProcFile::of_mask(ProcFile::Status.bit() | ProcFile::Pagemap.bit() | 1 << 60);
-    let files = open(child.0.id(), &process, wanted).expect("opened");
+    let files = open(child.0.id(), child.0.id(), &process, wanted).expect("opened");
     assert_eq!(files.len(), 2);
     let mut text = [0; 64];
     read(&files[1], &mut text[..]).expect("read");
@@ -103,7 +103,7 @@ fn a_set_user_id_program_has_none() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&program, mode).expect("set");
     let (child, process) = Sleeper::begin(program.to_str().expect("text"));
-    let opened = open(child.0.id(), &process, ProcFile::ALL.into_iter());
+    let opened = open(child.0.id(), child.0.id(), &process, ProcFile::ALL.into_iter());
     std::fs::remove_dir_all(&directory).expect("removed");
     assert_eq!(opened.map(|files| files.len()), Err(Errno::PERM));
 }

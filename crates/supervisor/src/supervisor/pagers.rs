@@ -1,0 +1,139 @@
+//! Pagers that are processes of their own: each speaks for its parent, the program, whose memory it
+//! shares.
+
+use super::{Supervisor, connection::Connection, members::After};
+use crate::{
+    ipc::link::Remains,
+    processes::{peer, proc},
+    report::outcome::Outcome,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::time::{Duration, Instant};
+
+/// How long a pager may go on after the end of its program: it notices by itself, within a moment,
+/// unless the program left a lock behind that the pager waits for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long after CMD its pager may need to end.
+pub(super) const SETTLES: Duration = Duration::from_millis(20);
+
+/// A program, as its pager's connection knows it.
+#[derive(Debug)]
+pub struct Program {
+    /// A pidfd of it.
+    process: OwnedFd,
+    /// The process id of the pager.
+    pager: u32,
+    /// Since when it is known that the program has ended.
+    ended: Option<Instant>,
+}
+
+impl Program {
+    /// The parent of the process `pager`, if it shares its memory; with its number.
+    ///
+    /// # Errors
+    /// `PERM`: it does not. `SRCH`: either has ended. Else those of pidfd_open(2).
+    fn of_pager(pager: u32, itself: impl AsFd) -> Result<(u32, Program), Errno> {
+        let parent = || proc::state_and_parent(pager).map(|(_, parent)| parent).ok_or(Errno::SRCH);
+        let number = parent()?;
+        let pid = Pid::from_raw(number as i32).ok_or(Errno::PERM)?;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        if proc::share_memory(number, pager) != Some(true) {
+            return Err(Errno::PERM);
+        }
+        // Both numbers meant these processes if both exist still, and one is the other's child.
+        if parent()? != number || !peer::exists(itself) || !peer::exists(&process) {
+            return Err(Errno::SRCH);
+        }
+        Ok((number, Program { process, pager, ended: None }))
+    }
+
+    /// A pidfd of it.
+    pub fn process(&self) -> &OwnedFd {
+        &self.process
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+    }
+}
+
+impl Connection {
+    /// Makes the parent of the sender, which shares its memory, the process of this connection.
+    ///
+    /// # Errors
+    /// Those of [`Program::of_pager`].
+    fn speak_for_parent(&mut self) -> Result<(), Errno> {
+        let (number, program) = Program::of_pager(self.pid, &self.process)?;
+        self.pid = number;
+        self.program = Some(program);
+        Ok(())
+    }
+
+    /// The process that shares the memory of the connection's process, and answers for it in
+    /// `/proc`: the pager, or that process itself.
+    pub fn pager_pid(&self) -> u32 {
+        self.program.as_ref().map_or(self.pid, |program| program.pager)
+    }
+
+    /// Whether its pager, which is a process of its own, serves nobody any more: the program has
+    /// ended a while ago, or is another image by exec.
+    fn pager_is_stray(&mut self, now: Instant) -> bool {
+        let pid = self.pid;
+        let Some(program) = &mut self.program else { return false };
+        if program.has_ended() {
+            return now.duration_since(*program.ended.get_or_insert(now)) >= PATIENCE;
+        }
+        // A first thread that has ended has no memory, though the others go on. The numbers mean
+        // these processes while both exist.
+        proc::share_memory(pid, program.pager) == Some(false)
+            && proc::state_and_parent(pid).is_some_and(|(state, _)| state != 'Z')
+            && peer::exists(&self.process)
+            && !program.has_ended()
+            && proc::state_and_parent(program.pager).is_some_and(|(_, parent)| parent == pid)
+    }
+}
+
+impl Supervisor {
+    /// Has the sender of a hello speak for its parent. One that may not is refused.
+    pub(super) fn speak_for_parent(&mut self, index: usize, now: Instant) -> After {
+        if self.connections[index].speak_for_parent().is_err() {
+            return After::Close;
+        }
+        // The pager of the image that this process was before an exec.
+        let pid = self.connections[index].pid;
+        self.end_stray_pagers(now, |connection| connection.pid == pid);
+        After::Keep
+    }
+
+    /// Ends the pagers among the chosen ones that serve nobody any more.
+    pub(super) fn end_stray_pagers(&mut self, now: Instant, is_chosen: impl Fn(&Connection) -> bool) {
+        for connection in self.connections.iter_mut().filter(|connection| is_chosen(connection)) {
+            if connection.pager_is_stray(now) {
+                // One that has ended meanwhile is gone all the same.
+                let _ = pidfd_send_signal(&connection.process, Signal::KILL);
+            }
+        }
+    }
+
+    /// CMD's outcome, once it is to be reported: what CMD leaves behind is known only when its own
+    /// pager has ended, a moment later.
+    pub(super) fn settled_outcome(&mut self, remains: Remains, now: Instant) -> Option<Outcome> {
+        let outcome = self.ended.filter(|_| !self.reported)?;
+        let since = *self.ended_since.get_or_insert(now);
+        self.end_stray_pagers(now, |_| true);
+        let has_settled = !self.cmd_has_pager() && now.duration_since(since) >= SETTLES;
+        (remains == Remains::Nothing || has_settled).then_some(outcome)
+    }
+
+    /// Whether the pager of CMD goes on.
+    fn cmd_has_pager(&self) -> bool {
+        self.connections.iter().any(|connection| connection.program.is_some() && connection.pid == self.cmd)
+    }
+}
