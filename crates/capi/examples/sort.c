@@ -3,13 +3,15 @@
  *
  *   cc -std=c99 sort.c $(pkg-config --cflags --libs folioswap) -o sort && ./sort
  */
-#define _POSIX_C_SOURCE 199309L /* nanosleep */
+#define _POSIX_C_SOURCE 199309L /* nanosleep, fileno */
+#include <errno.h>
 #include <folioswap.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -70,7 +72,7 @@ int main(void)
     uint64_t sum = 0;
     const struct timespec pause = {0, 1000000};
     int tries;
-    size_t number, resident = 0, needed = 0;
+    size_t number, resident = 0, needed = 0, done = 0;
     char text[512];
     FILE *file;
 
@@ -88,7 +90,33 @@ int main(void)
     }
     qsort(numbers, count, sizeof *numbers, compare);
 
-    /* One system call reads swapped-out memory, another fills it again. */
+    /* This works for every process; the range is larger than the limit. */
+    file = tmpfile();
+    if (file == NULL)
+        fail("a file");
+    must(folioswap_region_write(region, 0, fileno(file), 40 * MIB, &done), "write");
+    if (done != 40 * MIB || lseek(fileno(file), 0, SEEK_SET) != 0)
+        fail("what was written");
+    must(folioswap_region_dont_need(region, 0, 40 * MIB), "dont_need");
+    must(folioswap_region_read(region, 8, fileno(file), 40 * MIB - 8, &done), "read");
+    if (done != 40 * MIB - 8 || numbers[0] != 0)
+        fail("what was read");
+    memmove(numbers, numbers + 1, 40 * MIB - 8);
+    must(folioswap_region_read(region, 40 * MIB - 8, fileno(file), 8, &done), "read the rest");
+    must(folioswap_region_read(region, 0, fileno(file), 8, &done), "read at the end");
+    if (done != 0)
+        fail("there is nothing behind the end");
+    refused(folioswap_region_read(region, 1, fileno(file), 40 * MIB, &done), FOLIOSWAP_EINVAL, "beyond the end");
+    refused(folioswap_region_write(region, 0, -1, 1, &done), FOLIOSWAP_EINVAL, "a negative descriptor");
+    refused(folioswap_region_write(region, 0, fileno(file), 1, NULL), FOLIOSWAP_EINVAL, "NULL for the answer");
+    fclose(file);
+    done = 1;
+    errno = 0;
+    refused(folioswap_region_read(region, 0, 1 << 20, 8, &done), FOLIOSWAP_ESYSTEM, "no descriptor");
+    if (done != 0 || errno != EBADF)
+        fail("errno");
+
+    /* Where system calls wait for memory, one reads what is swapped out, another fills it again. */
     file = tmpfile();
     if (file == NULL || fwrite(numbers, sizeof *numbers, count, file) != count)
         fail("writing");

@@ -48,8 +48,9 @@
 // `when_full`: the process is ended by abort(3), with a message.
 #define FOLIOSWAP_WHEN_FULL_ABORT 1
 
-// The result of a function: 0, or why the call was refused. A refused call has changed nothing.
-// Later versions may add codes.
+// The result of a function: 0, or why the call was refused. A refused call has changed nothing
+// (folioswap_region_read and folioswap_region_write say how much they did). Later versions may add
+// codes.
 typedef enum {
     // The call succeeded.
     FOLIOSWAP_OK = 0,
@@ -73,7 +74,8 @@ typedef enum {
     FOLIOSWAP_EFORKED = -8,
     // The process runs under `folioswap run`.
     FOLIOSWAP_EMANAGED = -9,
-    // Another system call failed.
+    // Another system call failed. After folioswap_region_read and folioswap_region_write errno
+    // says why.
     FOLIOSWAP_ESYSTEM = -10,
     // The library has a bug; please report the message.
     FOLIOSWAP_EBUG = -11,
@@ -432,11 +434,43 @@ uint64_t folioswap_swap_limit(const FolioswapSwap *swap);
 
 // Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with
 // EFAULT, since the process has userfaultfd for faults of user mode only; folioswap_region_pin
-// before such a call makes it work.
+// before such a call makes it work. folioswap_region_read and folioswap_region_write work always.
 //
 // # Safety
 // The handle is null or valid.
 int folioswap_swap_serves_system_calls(const FolioswapSwap *swap);
+
+// Reads from the descriptor `file` into `bytes` bytes of the region from `offset` on, until they
+// are full or the descriptor is at its end, and stores in `*done` how many were read. It works for
+// every process: where system calls cannot wait for memory that is swapped out
+// (folioswap_swap_serves_system_calls is 0), pieces of at most 1 MiB are pinned in turn, so the
+// range may be larger than the limit. Short reads are continued, and interrupted ones (EINTR)
+// repeated. FOLIOSWAP_ESYSTEM: read(2) failed after `*done` bytes, and errno says why.
+// FOLIOSWAP_EINVAL: the range is not within the region; nothing was read. FOLIOSWAP_ENOMEM: pins
+// of others take all that can be pinned; nothing was read.
+//
+// # Safety
+// The handle is null or valid; `done` is null or may be written; the descriptor is not closed
+// meanwhile.
+FolioswapCode folioswap_region_read(const FolioswapRegion *region,
+                                    size_t offset,
+                                    int file,
+                                    size_t bytes,
+                                    size_t *done);
+
+// Writes `bytes` bytes of the region from `offset` on to the descriptor `file`, and stores in
+// `*done` how many were written. It works for every process, as folioswap_region_read does. Short
+// writes are continued, and interrupted ones repeated. FOLIOSWAP_ESYSTEM: write(2) failed after
+// `*done` bytes, and errno says why. The other codes are those of folioswap_region_read.
+//
+// # Safety
+// The handle is null or valid; `done` is null or may be written; the descriptor is not closed
+// meanwhile.
+FolioswapCode folioswap_region_write(const FolioswapRegion *region,
+                                     size_t offset,
+                                     int file,
+                                     size_t bytes,
+                                     size_t *done);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,8 +2,9 @@
 
 use folioswap::{Error, ShmemError};
 
-/// The result of a function: 0, or why the call was refused. A refused call has changed nothing.
-/// Later versions may add codes.
+/// The result of a function: 0, or why the call was refused. A refused call has changed nothing
+/// (folioswap_region_read and folioswap_region_write say how much they did). Later versions may add
+/// codes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
@@ -35,7 +36,8 @@ pub enum FolioswapCode {
     FOLIOSWAP_EFORKED = -8,
     /// The process runs under `folioswap run`.
     FOLIOSWAP_EMANAGED = -9,
-    /// Another system call failed.
+    /// Another system call failed. After folioswap_region_read and folioswap_region_write errno
+    /// says why.
     FOLIOSWAP_ESYSTEM = -10,
     /// The library has a bug; please report the message.
     FOLIOSWAP_EBUG = -11,
@@ -74,7 +76,7 @@ impl FolioswapCode {
             Error::System { errno, .. } if matches!(errno.raw_os_error(), 12 | 11 | 23 | 24) => {
                 Self::FOLIOSWAP_ENOMEM
             }
-            Error::System { .. } => Self::FOLIOSWAP_ESYSTEM,
+            Error::System { .. } | Error::Transfer { .. } => Self::FOLIOSWAP_ESYSTEM,
             _ => Self::FOLIOSWAP_EINVAL,
         }
     }

@@ -10,6 +10,7 @@ mod region;
 mod shmem;
 mod statistics;
 mod swap;
+mod transfer;
 
 pub use border::folioswap_last_error;
 pub use code::FolioswapCode;
@@ -18,3 +19,4 @@ pub use region::*;
 pub use shmem::*;
 pub use statistics::*;
 pub use swap::*;
+pub use transfer::*;

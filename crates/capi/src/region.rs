@@ -12,6 +12,13 @@ use std::sync::Arc;
 /// changes a region's size or contents must be its only user; threads may share it for the others.
 pub struct FolioswapRegion(Arc<Region>);
 
+impl FolioswapRegion {
+    /// Returns the region of the handle.
+    pub(crate) fn region(&self) -> &Region {
+        &self.0
+    }
+}
+
 /// A range of a region that stays resident.
 pub struct FolioswapPin {
     /// Declared first, so that it is dropped before the region that it borrows.
@@ -28,7 +35,7 @@ pub const FOLIOSWAP_WILL_NEED: c_int = 3;
 /// Advice: the range comes back now, ready to be written, even without room. It may leave again.
 pub const FOLIOSWAP_POPULATE: c_int = 4;
 
-fn end(offset: usize, bytes: usize) -> Result<usize, Refusal> {
+pub(crate) fn end(offset: usize, bytes: usize) -> Result<usize, Refusal> {
     offset.checked_add(bytes).ok_or_else(|| invalid("a range ends beyond the address space"))
 }
 

@@ -118,7 +118,7 @@ pub unsafe extern "C" fn folioswap_swap_limit(swap: *const FolioswapSwap) -> u64
 
 /// Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with
 /// EFAULT, since the process has userfaultfd for faults of user mode only; folioswap_region_pin
-/// before such a call makes it work.
+/// before such a call makes it work. folioswap_region_read and folioswap_region_write work always.
 ///
 /// # Safety
 /// The handle is null or valid.

@@ -7,7 +7,8 @@ use folioswap_group::nested::{DEPTH_MAX, GROUPS_MAX};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Why a call was refused. A refused call has changed nothing. Each message names the next step.
+/// Why a call was refused. A refused call has changed nothing, except with [`Error::Transfer`],
+/// which says how much was done. Each message names the next step.
 ///
 /// ```
 /// use folioswap::{Error, Swap};
@@ -89,6 +90,16 @@ pub enum Error {
         doing: &'static str,
         /// The system's error.
         errno: Errno,
+    },
+    /// read(2) or write(2) between a descriptor and a region failed. Nothing was done after it.
+    #[error("{doing}: {errno}, after {} were transferred", show(*done as u64))]
+    Transfer {
+        /// The direction.
+        doing: &'static str,
+        /// The system call's error.
+        errno: Errno,
+        /// The bytes that were transferred before.
+        done: usize,
     },
     /// A region of no bytes was requested.
     #[error("a region of zero bytes: give at least one byte")]

@@ -31,7 +31,7 @@
 //! | What happens when every device is full? | [`WhenFull`] |
 //! | How do I give advice, pin, clone or grow memory? | [`Region`] |
 //! | How long are raw pointers into a region valid? | [`Region`], [`Region::base`] |
-//! | Do read(2) and write(2) work on a region? | [`Swap::serves_system_calls`], [`Region::pin`] |
+//! | Do read(2) and write(2) work on a region? | [`Swap::serves_system_calls`]; [`Region::read_from`] and [`Region::write_to`] always do |
 //! | What does a forked child see? | [`Swap`] |
 //! | Which thread serves a fault? | [`FaultMode`] |
 //! | How do I put a limit within a limit? | [`Swap::group`] |
@@ -45,9 +45,9 @@
 //! such faults only for a process with CAP_SYS_PTRACE, with access to `/dev/userfaultfd`, or where
 //! the sysctl `vm.unprivileged_userfaultfd` is 1. Without any of these the swap is made all the
 //! same, and [`Swap::serves_system_calls`] returns false: a system call on memory that is swapped
-//! out then fails with EFAULT, never with wrong bytes, unless the range is pinned. A container's
-//! seccomp filter may forbid userfaultfd altogether; [`SwapBuilder::build`] then returns
-//! [`Error::NoUserfault`].
+//! out then fails with EFAULT, never with wrong bytes, unless the range is pinned.
+//! [`Region::read_from`] and [`Region::write_to`] pin piece by piece. A container's seccomp filter
+//! may forbid userfaultfd altogether; [`SwapBuilder::build`] then returns [`Error::NoUserfault`].
 //!
 //! # Threads of the engine
 //!
@@ -80,6 +80,7 @@ mod size;
 mod statistics;
 mod swap;
 mod touch;
+mod transfer;
 
 #[cfg(feature = "allocator-api2")]
 pub use allocator::RegionAllocator;

@@ -432,7 +432,7 @@ impl Region {
         }
     }
 
-    fn bytes(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
+    pub(crate) fn bytes(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
         self.inner.check_process()?;
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
