@@ -1,6 +1,7 @@
 //! Sizes as callers give them: numbers of bytes, or text. All units are binary: `512M` is 512 MiB.
 
 use crate::Error;
+use std::time::Duration;
 
 /// A number of bytes, given as an integer or as text like `"512M"`, `"1.5G"` or `"64KiB"`. All
 /// units are binary.
@@ -61,6 +62,24 @@ pub(crate) fn show(bytes: u64) -> String {
     }
     let power = (bytes.ilog2() / 10).min(UNITS.len() as u32);
     format!("{:.1} {}", bytes as f64 / f64::from(1 << 10).powi(power as i32), UNITS[power as usize - 1])
+}
+
+/// Formats a duration for people, with up to three digits: `115 us`, `1.25 ms`.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let mut value = duration.as_nanos() as f64;
+    let mut unit = "ns";
+    for larger in ["us", "ms", "s"] {
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, larger);
+    }
+    let digits = match value {
+        _ if unit == "ns" || value >= 99.5 => 0,
+        _ if value >= 9.95 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
 }
 
 #[cfg(test)]

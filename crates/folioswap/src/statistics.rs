@@ -1,7 +1,7 @@
 //! The figures of a swap.
 
 use crate::inner::Inner;
-use crate::size::show;
+use crate::size::{show, show_duration};
 use folioswap_group::counters::{Counter, Gauge, SIZE_NAMES, SizeCounter};
 use folioswap_group::sums::saturating_sum;
 use folioswap_pager::engine::Engine;
@@ -216,7 +216,7 @@ impl fmt::Display for Statistics {
             figure("pswpin"),
         )?;
         if let (Some(median), Some(high)) = (self.latency(0.5), self.latency(0.99)) {
-            write!(formatter, "; p50 {median:?}, p99 {high:?}")?;
+            write!(formatter, "; p50 {}, p99 {}", show_duration(median), show_duration(high))?;
         }
         Ok(())
     }

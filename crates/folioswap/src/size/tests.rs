@@ -18,3 +18,20 @@ fn sizes_are_shown_in_the_unit_that_fits() {
         assert_eq!(show(bytes), text);
     }
 }
+
+#[test]
+fn durations_have_three_digits_and_the_unit_that_fits() {
+    for (ns, text) in [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1.00 us"),
+        (12_345, "12.3 us"),
+        (114_688, "115 us"),
+        (999_600, "1.00 ms"),
+        (1_250_000, "1.25 ms"),
+        (61_000_000_000, "61.0 s"),
+        (5_000_000_000_000, "5000 s"),
+    ] {
+        assert_eq!(show_duration(Duration::from_nanos(ns)), text);
+    }
+}
