@@ -3,10 +3,13 @@
 use crate::extents::{Contents, Extents};
 use folioswap::Region;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A region that pieces are cut from.
 pub(crate) struct Arena {
-    pub(crate) region: Region,
+    /// Shared with callers that work with it without the heap's lock.
+    pub(crate) region: Arc<Region>,
     pub(crate) bytes: usize,
     pub(crate) free: Extents,
     /// The length in bytes of each piece, by its address.
@@ -19,7 +22,7 @@ impl Arena {
         let bytes = region.len();
         let mut free = Extents::default();
         free.insert(region.base().as_ptr() as usize, bytes, Contents::Zero);
-        Arena { region, bytes, free, pieces: BTreeMap::new() }
+        Arena { region: Arc::new(region), bytes, free, pieces: BTreeMap::new() }
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -36,6 +39,13 @@ impl Arena {
             }
         }
         None
+    }
+
+    /// Returns the range of the region that this memory has; `None`: it is not within one piece.
+    pub(crate) fn range(&self, address: usize, bytes: usize) -> Option<Range<usize>> {
+        let (start, length) = self.pieces.range(..=address).next_back()?;
+        let end = address.checked_add(bytes)?;
+        (end <= start + length).then(|| address - self.start()..end - self.start())
     }
 
     /// Discards the left contents of all free pages, so that adjacent free ranges become one.

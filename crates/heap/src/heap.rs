@@ -7,7 +7,7 @@ use folioswap::{Error, Region, Swap};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The size of an arena, unless a piece is larger, or the limit is too small for the tables of so
 /// many bytes.
@@ -37,6 +37,17 @@ pub struct Figures {
     pub left_bytes: usize,
     /// The number of arenas.
     pub arenas: usize,
+}
+
+/// A piece in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The address of its first byte.
+    pub address: usize,
+    /// Its length in bytes, in whole pages.
+    pub bytes: usize,
+    /// The bytes of it that are in memory now.
+    pub resident_bytes: usize,
 }
 
 /// Pieces of memory under the limit of a [`Swap`]. Threads may share a heap.
@@ -201,10 +212,47 @@ impl Heap {
             return None;
         }
         let arena = state.arena(address)?;
-        let (start, length) = arena.pieces.range(..=address).next_back()?;
-        let end = address.checked_add(bytes)?;
-        let within = end <= start + length;
-        within.then(|| work(&arena.region, address - arena.start()..end - arena.start()))
+        let range = arena.range(address, bytes)?;
+        Some(work(&arena.region, range))
+    }
+
+    /// Returns the region that this memory lies in, and its range of the region, for work that
+    /// takes long: other pieces may be allocated and freed meanwhile. `None`: the memory is not
+    /// within one piece of this heap.
+    ///
+    /// The caller takes no slice of the region, because other threads hold pieces of it and write
+    /// to them. The piece must not be freed before the work is done.
+    pub fn region_of(&self, first: NonNull<u8>, bytes: usize) -> Option<(Arc<Region>, Range<usize>)> {
+        let address = first.as_ptr() as usize;
+        let mut state = self.state();
+        if !state.is_at_home() {
+            return None;
+        }
+        let arena = state.arena(address)?;
+        let range = arena.range(address, bytes)?;
+        Some((Arc::clone(&arena.region), range))
+    }
+
+    /// Returns all pieces in use, by address. Cost: one mincore(2) for each, some microseconds a
+    /// GiB; nothing is allocated or freed meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Region::resident_bytes`].
+    pub fn pieces(&self) -> Result<Vec<Piece>, Error> {
+        let state = self.state();
+        if !state.is_at_home() {
+            return Err(Error::Forked);
+        }
+        let of_arena = |arena: &Arena| {
+            let region = Arc::clone(&arena.region);
+            let start = arena.start();
+            let piece = move |(&address, &bytes): (&usize, &usize)| {
+                let resident_bytes = region.resident_bytes(address - start..address - start + bytes)?;
+                Ok(Piece { address, bytes, resident_bytes })
+            };
+            arena.pieces.iter().map(piece).collect::<Vec<_>>()
+        };
+        state.arenas.values().flat_map(of_arena).collect()
     }
 
     /// Returns the sizes of this moment.

@@ -15,4 +15,4 @@ mod heap;
 
 pub use folioswap_devices::PAGE_SIZE as PAGE;
 pub use fork::{ForkError, Receiver, Sender};
-pub use heap::{Figures, Fill, Heap};
+pub use heap::{Figures, Fill, Heap, Piece};

@@ -85,6 +85,31 @@ fn what_is_not_a_piece_is_left_alone() {
 }
 
 #[test]
+fn pieces_are_listed_and_their_regions_lent_without_the_lock() {
+    let heap = Heap::new(swap().unwrap());
+    let (first, second) =
+        (heap.allocate(3 * PAGE - 1, Fill::Any).unwrap(), heap.allocate(1 << 20, Fill::Any).unwrap());
+    unsafe {
+        fill(second, 1 << 20, 5);
+        let listed = heap.pieces().unwrap();
+        let of = |piece: NonNull<u8>| listed.iter().find(|it| it.address == piece.as_ptr() as usize).unwrap();
+        assert_eq!((listed.len(), of(first).bytes, of(first).resident_bytes), (2, 3 * PAGE, 0));
+        assert_eq!((of(second).bytes, of(second).resident_bytes), (1 << 20, 1 << 20));
+        assert!(heap.region_of(first, 3 * PAGE + 1).is_none(), "it ends behind the piece");
+        assert!(heap.region_of(NonNull::from(&mut 0_u8), 1).is_none());
+        let (region, range) = heap.region_of(second.add(10), 100).unwrap();
+        assert_eq!(region.base().as_ptr().add(range.start), second.as_ptr().add(10));
+        assert_eq!(range.len(), 100);
+        let null = std::fs::File::create("/dev/null").unwrap();
+        assert_eq!(region.write_to(null, range).unwrap(), 100);
+        // The heap goes on meanwhile.
+        heap.free(first).unwrap();
+        heap.free(second).unwrap();
+    }
+    assert!(heap.pieces().unwrap().is_empty());
+}
+
+#[test]
 fn a_forked_child_has_a_copy_that_is_its_own() {
     const BYTES: usize = 40 << 20;
     let heap = Heap::new(swap().unwrap());
