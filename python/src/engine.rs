@@ -6,7 +6,7 @@ use crate::numpy;
 use folioswap::{Device, Error, IntoBytes, MemoryScope, Region, Swap, WhenFull};
 use folioswap_heap::{Fill, Heap};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyPermissionError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyPermissionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::ops::Range;
@@ -80,10 +80,31 @@ pub(crate) fn lock_all() -> (Vec<Arc<Managed>>, AllLocked) {
 }
 
 /// A size as Python passes it.
-#[derive(FromPyObject)]
 pub(crate) enum Size {
     Number(i128),
     Text(String),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Size {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = object.extract() {
+            return Ok(Size::Text(text));
+        }
+        match object.extract() {
+            Ok(number) => Ok(Size::Number(number)),
+            // An integer of more than 128 bits.
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
+                Err(PyValueError::new_err(format!("{} is not a size in bytes", object.str()?)))
+            }
+            Err(_) => Err(PyTypeError::new_err(format!(
+                "{} of type {} is not a size: give a number of bytes such as 2 << 30, or text such as \"512M\" or \"1.5G\"",
+                object.repr()?,
+                object.get_type().name()?
+            ))),
+        }
+    }
 }
 
 impl Size {
@@ -152,8 +173,8 @@ impl Engine {
         if !swap.serves_system_calls() && recipe.user_faults_only == UserFaultsOnly::Refuse {
             return Err(PyPermissionError::new_err(
                 "this process may use userfaultfd for its own accesses only: tofile, readinto and sockets would fail with EFAULT on arrays that \
-                 are swapped out, and numpy.fromfile would return too few items. `folioswap doctor` prints the command that mends it; \
-                 user_faults_only=\"allow\" goes on without",
+                 are swapped out, and numpy.fromfile would return zeroes or too few items, without an error. `folioswap doctor` prints the command that mends it; \
+                 user_faults_only=\"allow\" goes on without, and folioswap.save, load, tofile and fromfile work then",
             ));
         }
         let managed = Arc::new(Managed { heap: Heap::new(swap), recipe, closed: AtomicBool::new(false) });
@@ -197,6 +218,12 @@ impl Engine {
         self.0.heap.swap().close();
     }
 
+    /// Returns the address, the bytes and the resident bytes of each array and buffer.
+    fn pieces(&self, py: Python<'_>) -> PyResult<Vec<(usize, usize, usize)>> {
+        let pieces = py.detach(|| self.0.heap.pieces()).map_err(exception)?;
+        Ok(pieces.into_iter().map(|piece| (piece.address, piece.bytes, piece.resident_bytes)).collect())
+    }
+
     /// Returns all figures, and a few lines of text.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, String)> {
         if !self.is_at_home() {
@@ -238,7 +265,7 @@ impl Engine {
 }
 
 /// Returns the memory of a buffer: its first byte and its length.
-fn memory(object: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, NonNull<u8>, usize)> {
+pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, NonNull<u8>, usize)> {
     let buffer = PyUntypedBuffer::get(object)?;
     let first = NonNull::new(buffer.buf_ptr().cast::<u8>());
     if !(buffer.is_c_contiguous() || buffer.is_fortran_contiguous()) {
@@ -296,6 +323,12 @@ pub(crate) fn resident_bytes(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyRes
 #[pyfunction]
 pub(crate) fn is_managed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(in_region(py, object, |_, _| ())?.is_some())
+}
+
+/// Returns the address of a buffer's first byte.
+#[pyfunction]
+pub(crate) fn address(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(memory(object)?.1.as_ptr() as usize)
 }
 
 /// Returns whether the process runs under `folioswap run`.

@@ -14,6 +14,7 @@ pub(crate) fn exception(error: Error) -> PyErr {
         Error::NoUserfault(_) => PyPermissionError::new_err(text),
         Error::TooLarge { .. } => PyMemoryError::new_err(text),
         Error::System { errno, .. } if errno.raw_os_error() == libc::ENOMEM => PyMemoryError::new_err(text),
+        Error::Transfer { errno, .. } => PyOSError::new_err((errno.raw_os_error(), text)),
         Error::System { .. } | Error::File(_) | Error::NotADirectory(_) => PyOSError::new_err(text),
         _ => PyValueError::new_err(text),
     }

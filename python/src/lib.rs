@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod fork;
 mod numpy;
+mod transfer;
 
 use pyo3::prelude::*;
 
@@ -18,8 +19,10 @@ fn _folioswap(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::advise, module)?)?;
     module.add_function(wrap_pyfunction!(engine::resident_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(engine::is_managed, module)?)?;
+    module.add_function(wrap_pyfunction!(engine::address, module)?)?;
     module.add_function(wrap_pyfunction!(engine::is_under_run, module)?)?;
     module.add_function(wrap_pyfunction!(engine::parse_size, module)?)?;
+    module.add_function(wrap_pyfunction!(transfer::transfer, module)?)?;
     module.add_function(wrap_pyfunction!(numpy::set_handler, module)?)?;
     module.add_function(wrap_pyfunction!(numpy::get_handler, module)?)?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;
