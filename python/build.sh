@@ -20,9 +20,9 @@ done
 [ -x "$directory/bin/python" ] || "$python" -m venv "$directory"
 "$directory/bin/python" -m pip --disable-pip-version-check install -q 'maturin>=1.9.4,<2' numpy pytest "$@" >&2 ||
     { echo "pip cannot install what the tests need" >&2; exit 77; }
-# Without these the tests of notebooks skip themselves, and say so.
-"$directory/bin/python" -m pip --disable-pip-version-check install -q nbclient ipykernel >&2 ||
-    echo "pip cannot install nbclient and ipykernel: no notebook is tested" >&2
+# Without these the tests of notebooks and of Arrow skip themselves, and say so.
+"$directory/bin/python" -m pip --disable-pip-version-check install -q nbclient ipykernel pyarrow pandas >&2 ||
+    echo "pip cannot install nbclient, ipykernel, pyarrow and pandas" >&2
 # maturin builds the wheel as pip would, but keeps the build directory.
 VIRTUAL_ENV=$directory "$directory/bin/maturin" build --quiet --release --locked --interpreter "$directory/bin/python" \
     --out "$directory/wheels" >&2

@@ -40,6 +40,7 @@ from ._arrays import (
     will_need,
     zeros,
 )
+from ._arrow import arrow
 from ._buffer import Buffer, buffer
 from ._files import fromfile, load, save, tofile
 from ._folioswap import LEAST_LIMIT, MANAGED_BYTES, is_under_run
@@ -60,6 +61,7 @@ __all__ = [
     "Watch",
     "array",
     "arrays",
+    "arrow",
     "buffer",
     "cold",
     "current_limit",

@@ -139,7 +139,9 @@ def test_a_watch_writes_lines_until_it_is_stopped(sixteen):
         assert "runs" in repr(watch)
     lines = seen.getvalue().splitlines()
     assert all(re.match(r"[0-9.]+ \w+ of 16\.0 MiB \[#*-*\]  [0-9.]+ \w+ swapped out", line) for line in lines), lines
-    assert "48.0 MiB" in lines[-1] or re.search(r"[3-4][0-9.]+ MiB swapped out", lines[-1])
+    # 48 MiB are written within 16: what is not in memory is swapped out, or on its way.
+    out = re.search(r"([0-9.]+) MiB swapped out", lines[-1])
+    assert out and 16 < float(out[1]) <= 48, lines[-1]
     count = len(seen.getvalue())
     watch.stop()
     assert len(seen.getvalue()) == count and "ended" in repr(watch)
