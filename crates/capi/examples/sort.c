@@ -154,6 +154,9 @@ int main(void)
     if (folioswap_region_length(region) != 48 * MIB)
         fail("length");
 
+    must(folioswap_swap_set_notices(swap, FOLIOSWAP_NOTICES_SILENT), "set_notices");
+    refused(folioswap_swap_set_notices(swap, 2), FOLIOSWAP_EINVAL, "notices");
+    must(folioswap_swap_figure(swap, "thrashing_ms", &out), "thrashing_ms");
     must(folioswap_swap_set_limit(swap, 12 * MIB), "set_limit");
     must(folioswap_swap_figure(swap, "pswpout", &out), "pswpout");
     must(folioswap_swap_figure(swap, "charge", &charge), "charge");

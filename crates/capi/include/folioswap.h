@@ -48,6 +48,12 @@
 // `when_full`: the process is ended by abort(3), with a message.
 #define FOLIOSWAP_WHEN_FULL_ABORT 1
 
+// `notices`: one line to standard error when the program thrashes.
+#define FOLIOSWAP_NOTICES_STDERR 0
+
+// `notices`: no line.
+#define FOLIOSWAP_NOTICES_SILENT 1
+
 // The result of a function: 0, or why the call was refused. A refused call has changed nothing
 // (folioswap_region_read and folioswap_region_write say how much they did). Later versions may add
 // codes.
@@ -431,6 +437,14 @@ FolioswapCode folioswap_swap_set_limit(const FolioswapSwap *swap, uint64_t limit
 // # Safety
 // The handle is null or valid.
 uint64_t folioswap_swap_limit(const FolioswapSwap *swap);
+
+// Chooses whether the library may write a line to standard error when the program has been
+// thrashing for ten seconds, once for a swap: FOLIOSWAP_NOTICES_STDERR, as at first, or
+// FOLIOSWAP_NOTICES_SILENT. The figure "thrashing_ms" tells in both cases.
+//
+// # Safety
+// The handle is null or valid.
+FolioswapCode folioswap_swap_set_notices(const FolioswapSwap *swap, int notices);
 
 // Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with
 // EFAULT, since the process has userfaultfd for faults of user mode only; folioswap_region_pin

@@ -2,7 +2,7 @@
 
 use crate::FolioswapCode;
 use crate::border::{Refusal, figure, guarded, invalid, known, output, slice, text};
-use folioswap::{Device, Swap, WhenFull};
+use folioswap::{Device, Notices, Swap, WhenFull};
 use std::ffi::{c_char, c_int};
 
 /// The smallest limit, in bytes.
@@ -11,6 +11,11 @@ pub const FOLIOSWAP_LEAST_LIMIT: u64 = 8 << 20;
 pub const FOLIOSWAP_WHEN_FULL_EXCEED: c_int = 0;
 /// `when_full`: the process is ended by abort(3), with a message.
 pub const FOLIOSWAP_WHEN_FULL_ABORT: c_int = 1;
+
+/// `notices`: one line to standard error when the program thrashes.
+pub const FOLIOSWAP_NOTICES_STDERR: c_int = 0;
+/// `notices`: no line.
+pub const FOLIOSWAP_NOTICES_SILENT: c_int = 1;
 
 const _: () = assert!(FOLIOSWAP_LEAST_LIMIT == folioswap::LEAST_LIMIT);
 
@@ -114,6 +119,29 @@ pub unsafe extern "C" fn folioswap_swap_set_limit(swap: *const FolioswapSwap, li
 pub unsafe extern "C" fn folioswap_swap_limit(swap: *const FolioswapSwap) -> u64 {
     // SAFETY: the caller upholds the `# Safety` section.
     figure(0, || Ok::<_, Refusal>(unsafe { known(swap) }?.0.limit()))
+}
+
+/// Chooses whether the library may write a line to standard error when the program has been
+/// thrashing for ten seconds, once for a swap: FOLIOSWAP_NOTICES_STDERR, as at first, or
+/// FOLIOSWAP_NOTICES_SILENT. The figure "thrashing_ms" tells in both cases.
+///
+/// # Safety
+/// The handle is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_set_notices(
+    swap: *const FolioswapSwap,
+    notices: c_int,
+) -> FolioswapCode {
+    guarded(|| {
+        // SAFETY: the caller upholds the `# Safety` section.
+        let swap = unsafe { known(swap) }?;
+        swap.0.set_notices(match notices {
+            FOLIOSWAP_NOTICES_STDERR => Notices::Stderr,
+            FOLIOSWAP_NOTICES_SILENT => Notices::Silent,
+            _ => return Err(invalid("notices is neither of its constants")),
+        });
+        Ok(())
+    })
 }
 
 /// Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with

@@ -4,6 +4,7 @@ use crate::device::Prepared;
 use crate::mapping::process;
 use crate::overcommit::{Overcommit, WhenFull};
 use crate::pager::{Descriptors, GroupRegistration, Owners, Pager, SwapTree};
+use crate::thrashing::Thrashing;
 use crate::{Error, FaultMode, LEAST_LIMIT, sigbus};
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     registration: Option<GroupRegistration>,
     pub(crate) tree: Arc<SwapTree>,
     overcommit: Arc<Overcommit>,
+    pub(crate) thrashing: Arc<Thrashing>,
     permitted: DeviceMask,
     /// Each device with its descriptor, if it has one, in the table of the granting thread.
     devices: Vec<(DeviceDescription, RawFd)>,
@@ -93,7 +95,8 @@ impl Inner {
         let descriptor = |device: &Prepared| device.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let described: Vec<_> =
             devices.iter().map(|device| (device.description, descriptor(device))).collect();
-        let start = |faults| start(&tree, owners.clone(), &described, permitted, faults);
+        let thrashing = Arc::new(Thrashing::default());
+        let start = |faults| start(&tree, owners.clone(), &thrashing, &described, permitted, faults);
         // The engine's threads have copies of all descriptors. Where threads of the program serve
         // faults, the program's copies stay open too; otherwise they are closed with `opened`.
         let (pager, opened, origins) = start(Faults::Messages)?;
@@ -113,6 +116,7 @@ impl Inner {
             registration,
             tree,
             overcommit,
+            thrashing,
             permitted,
             devices: described,
             origins,
@@ -296,6 +300,7 @@ impl Inner {
 fn start(
     tree: &Arc<SwapTree>,
     owners: Owners,
+    thrashing: &Arc<Thrashing>,
     devices: &[(DeviceDescription, RawFd)],
     permitted: DeviceMask,
     faults: Faults,
@@ -316,6 +321,6 @@ fn start(
         devices: devices.to_vec(),
         permitted,
     };
-    let pager = Pager::start(tree, owners, descriptors)?;
+    let pager = Pager::start(tree, owners, thrashing, descriptors)?;
     Ok((pager, vec![userfault, pagemap], origins))
 }

@@ -79,6 +79,7 @@ mod sigbus;
 mod size;
 mod statistics;
 mod swap;
+mod thrashing;
 mod touch;
 mod transfer;
 
@@ -95,3 +96,4 @@ pub use shmem::{HugePolicy, ShmemBuilder, ShmemError, ShmemObject, ShmemSpace, S
 pub use size::IntoBytes;
 pub use statistics::Statistics;
 pub use swap::{FaultMode, LEAST_LIMIT, Swap, SwapBuilder};
+pub use thrashing::Notices;

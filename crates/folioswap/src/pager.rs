@@ -9,6 +9,7 @@ use crate::Error;
 use crate::clusters::{Clusters, DeviceFiles};
 use crate::mapping::{GroupMapping, process};
 use crate::overcommit::Overcommit;
+use crate::thrashing::{Thrashing, Watch};
 use folioswap_group::decisions::Scope;
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
@@ -141,6 +142,7 @@ impl Pager {
     pub(crate) fn start(
         tree: &Arc<SwapTree>,
         owners: Owners,
+        thrashing: &Arc<Thrashing>,
         descriptors: Descriptors,
     ) -> Result<Self, Error> {
         let group = owners.first().map_or(WHOLE, |(group, _)| *group);
@@ -156,6 +158,7 @@ impl Pager {
             engine,
             tree: Arc::clone(tree),
             owners,
+            thrashing: Arc::clone(thrashing),
             member: registration.number,
             control: control.engines.as_raw_fd(),
             ours: control.ours.as_raw_fd(),
@@ -219,6 +222,7 @@ struct Threads {
     engine: &'static Engine,
     tree: Arc<SwapTree>,
     owners: Owners,
+    thrashing: Arc<Thrashing>,
     member: u32,
     control: RawFd,
     ours: RawFd,
@@ -314,7 +318,12 @@ impl Threads {
         let group = self.owners.first().map_or(WHOLE, |(group, _)| *group);
         let clusters = || self.tree.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         let mut granted = HashSet::new();
-        while let Ok((message, _)) = link::receive(self.ours) {
+        let mut watch = Watch::new(self.engine, &self.thrashing);
+        let mut next = || {
+            watch.wait(self.ours, || memory.group().decisions.limit_of(group));
+            link::receive(self.ours)
+        };
+        while let Ok((message, _)) = next() {
             let [first, second, _] = message.words;
             match message.kind() {
                 Some(Kind::WantClusters) => {

@@ -9,10 +9,16 @@ use folioswap_pager::kernel::latency::{BUCKETS, bucket_end_ns};
 use std::fmt;
 use std::time::Duration;
 
+/// The counter of the library's own watch.
+const THRASHING_MS: &str = "thrashing_ms";
+
 /// Figures of a swap at one moment. Counters have the kernel's names (`pswpin`, `pswpout`,
 /// `pgmajfault`, ...), and those of each folio size the names below
 /// `/sys/kernel/mm/transparent_hugepage/hugepages-*kB/stats` (`64kB/swpout`, ...). States, as
 /// opposed to counters, are some milliseconds old.
+///
+/// `thrashing_ms` counts the milliseconds in which threads waited half of the time or more for
+/// pages that had left. If it grows, the program works with more than its limit holds.
 ///
 /// ```
 /// let swap = folioswap::Swap::builder().limit("16M").build()?;
@@ -53,6 +59,7 @@ impl Statistics {
                 *sum += count;
             }
         }
+        counters.push((THRASHING_MS.to_owned(), inner.thrashing.total_ms()));
         Statistics {
             limit: inner.limit_now(),
             charge: inner.tree.memory.group().charge_within(inner.group()),
@@ -218,6 +225,12 @@ impl fmt::Display for Statistics {
         if let (Some(median), Some(high)) = (self.latency(0.5), self.latency(0.99)) {
             write!(formatter, "; p50 {}, p99 {}", show_duration(median), show_duration(high))?;
         }
-        Ok(())
+        match figure(THRASHING_MS) {
+            0 => Ok(()),
+            ms => {
+                let long = show_duration(Duration::from_millis(ms));
+                write!(formatter, "; it thrashed for {long}: raise the limit")
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::mapping::{GroupMapping, Mapping, process};
 use crate::overcommit::WhenFull;
 use crate::pager::SwapTree;
 use crate::size::show;
+use crate::thrashing::Notices;
 use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
 use folioswap_group::protocol::GROUP_VARIABLE;
 use folioswap_slots::DeviceMask;
@@ -374,6 +375,21 @@ impl Swap {
     /// ```
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.0)
+    }
+
+    /// Chooses whether the library may write a line to standard error when the program thrashes. A
+    /// group within the swap has a choice of its own.
+    ///
+    /// ```
+    /// use folioswap::{Notices, Swap};
+    ///
+    /// let swap = Swap::builder().limit("64M").build()?;
+    /// swap.set_notices(Notices::Silent);
+    /// assert_eq!(swap.statistics().counter("thrashing_ms"), Some(0));
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn set_notices(&self, notices: Notices) {
+        self.0.thrashing.set_notices(notices);
     }
 
     /// Refuses further regions, from any clone. Existing regions and the engine live on until they
