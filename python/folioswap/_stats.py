@@ -39,6 +39,8 @@ class Stats(dict):
         ]
         if self["times_exceeded"]:
             rows.append(("the limit gave way, times", f"{self['times_exceeded']:,}"))
+        if self["thrashing_ms"]:
+            rows.append(("it thrashed for (raise the limit)", show_duration(self["thrashing_ms"] * 1_000_000)))
         return bar(self) + table(rows) + _details(self)
 
 

@@ -85,6 +85,9 @@ def test_notebooks_show_a_bar_and_tables(sixteen):
     widths = [float(width) for style in styles for width in re.findall(r"[^-]width:([0-9.]+)%", style)]
     assert len(widths) == 3 and 10 < sum(widths) <= 100.1
     text, _ = parsed(sixteen.stats()._repr_html_())
+    quick, slow = (folioswap.Stats({**sixteen.stats(), "thrashing_ms": ms}) for ms in (0, 12_300))
+    assert "thrashed" not in quick._repr_html_()
+    assert re.search(r"it thrashed for \(raise the limit\) +12\.3 s", parsed(slow._repr_html_())[0])
     assert "swapped out" in text and "pswpin" in text and re.search(r"[0-9.]+ us|[0-9.]+ ms", text)
     listed, _ = parsed(folioswap.arrays()._repr_html_())
     assert "48.0 MiB" in listed and "6291456" in listed and "int64" in listed and "data" in listed
