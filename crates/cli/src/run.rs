@@ -113,7 +113,7 @@ fn prepare(
         ),
     };
     let warnings = [device_warnings::turns(&arguments.swap), device_warnings::ram(&arguments.swap, scope)];
-    warnings.into_iter().flatten().for_each(|line| eprint!("{line}"));
+    warnings.into_iter().flatten().chain(devices.note()).for_each(|line| eprint!("{line}"));
     let folio_orders = arguments
         .thp
         .as_ref()

@@ -5,7 +5,7 @@ use crate::device_warnings;
 use folioswap_group::devices::DeviceKind;
 use folioswap_supervisor::{
     devices::{
-        self, Discard, PreparedDevice, Wanted,
+        self, Discard, PreparedDevice, PreparedDevices, Wanted,
         networks::{Access, NetworkError, Networks},
     },
     processes::limits::Limits,
@@ -14,7 +14,7 @@ use folioswap_supervisor::{
 use folioswap_tmpfs::SwapDevice;
 
 /// The devices of a mount, opened and not yet in use.
-pub struct MountDevices(Vec<PreparedDevice>);
+pub struct MountDevices(PreparedDevices);
 
 impl MountDevices {
     /// Prepares the devices that the arguments ask for. A failure leaves nothing behind.
@@ -35,14 +35,14 @@ impl MountDevices {
             swap_dir: arguments.swap_dir.as_deref(),
             swap_max: arguments.swap_max,
         };
-        Ok(MountDevices(devices::prepare_for_one(asked, limits)?.devices))
+        Ok(MountDevices(devices::prepare_for_one(asked, limits)?))
     }
 
     /// Warnings on devices that the user may not have meant, one line each.
     pub fn warnings(&self, arguments: &MountArguments) -> Vec<String> {
         let has_ram = arguments.swap.iter().any(|option| matches!(option.device, DeviceOption::Ram { .. }));
         let ram = has_ram.then(|| "folioswap: what is swapped to ram is memory beside --memory\n".to_owned());
-        device_warnings::turns(&arguments.swap).into_iter().chain(ram).collect()
+        device_warnings::turns(&arguments.swap).into_iter().chain(ram).chain(self.0.note()).collect()
     }
 
     /// Makes the devices ready for use. Must be called in the process that serves the mount,
@@ -52,7 +52,7 @@ impl MountDevices {
     /// # Errors
     /// [`NetworkError`].
     pub fn start(self) -> Result<(Vec<SwapDevice>, Networks), NetworkError> {
-        let mut prepared = self.0;
+        let mut prepared = self.0.devices;
         let exports = prepared.iter_mut().enumerate();
         let exports: Vec<_> =
             exports.filter_map(|(number, device)| Some((number, device.network.take()?))).collect();

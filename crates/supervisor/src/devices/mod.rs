@@ -24,7 +24,7 @@ use crate::{
     size,
     swap_option::{CONTENTS_DEFAULT, DeviceOption, DiscardOption, SwapOption},
 };
-use folioswap_devices::Orders;
+use folioswap_devices::{Orders, create::CreateError};
 use folioswap_group::{
     devices::{DEVICES_MAX, DeviceDescription, DeviceKind},
     segment::CLUSTER_BYTES,
@@ -121,9 +121,20 @@ pub struct PreparedDevices {
     pub devices: Vec<PreparedDevice>,
     /// The choice that led to them.
     pub chosen: Chosen,
+    /// Why the built-in file is not among them, where nobody has asked for it by an option.
+    pub without_file: Option<CreateError>,
 }
 
 impl PreparedDevices {
+    /// One line, with its end, that says so where the built-in file is not among the devices.
+    pub fn note(&self) -> Option<String> {
+        let reason = self.without_file.as_ref()?;
+        Some(format!(
+            "folioswap: there is no swap file, so cold memory is compressed in RAM and goes nowhere else: {reason} \
+             (--swap-dir DIR); --swap-max 0 says that none is wanted\n"
+        ))
+    }
+
     /// The names of the devices that tables show, by number.
     pub fn names(&self) -> Vec<PathBuf> {
         self.devices.iter().map(|device| device.name.clone()).collect()
@@ -147,7 +158,11 @@ impl PreparedDevices {
             .collect();
         match (full.is_empty(), self.chosen) {
             (true, Chosen::BuiltIn) => {
-                format!("the limit of {limit} holds{compressed}, and there is no swap file (--swap-max 0)")
+                let reason = match &self.without_file {
+                    None => "--swap-max 0".to_owned(),
+                    Some(reason) => reason.to_string(),
+                };
+                format!("the limit of {limit} holds{compressed}, and there is no swap file ({reason})")
             }
             (true, Chosen::ByOption) => {
                 format!("the limit of {limit} holds{compressed}, and there is no other device")
@@ -159,6 +174,7 @@ impl PreparedDevices {
     /// The options to change when everything is full.
     pub fn advice(&self) -> &'static str {
         match self.chosen {
+            Chosen::BuiltIn if self.without_file.is_some() => "Give more --memory, or a --swap-dir",
             Chosen::BuiltIn => "Give more --memory, or more --swap-max",
             Chosen::ByOption => "Give more --memory, or a --swap file with more room",
         }
@@ -183,12 +199,19 @@ pub struct Wanted<'a> {
     pub swap_max: Option<u64>,
 }
 
+impl Wanted<'_> {
+    fn chosen(&self) -> Chosen {
+        if self.swap.is_empty() { Chosen::BuiltIn } else { Chosen::ByOption }
+    }
+}
+
 /// Prepares the devices of a group. A failure leaves nothing behind.
 ///
 /// # Errors
 /// [`DeviceError`], also when CMD may not open enough files.
 pub fn prepare(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
-    let (devices, chosen) = wanted(asked)?;
+    let (devices, without_file) = wanted(asked)?;
+    let chosen = asked.chosen();
     // The built-in devices are not refused: they need no more files than members always needed.
     let shared = devices.iter().filter(|device| device.shared.is_some()).count() as u64;
     let networks = devices.iter().filter(|device| device.network.is_some()).count() as u64;
@@ -196,7 +219,7 @@ pub fn prepare(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, De
     if chosen == Chosen::ByOption && limits.files() < needed {
         return Err(DeviceError::FewFiles { found: limits.files(), needed });
     }
-    numbered(devices, chosen, limits)
+    Ok(PreparedDevices { without_file, ..numbered(devices, chosen, limits)? })
 }
 
 /// Prepares the devices of one process that serves itself: it has a descriptor for each, and needs
@@ -205,17 +228,18 @@ pub fn prepare(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, De
 /// # Errors
 /// [`DeviceError`].
 pub fn prepare_for_one(asked: Wanted<'_>, limits: &Limits) -> Result<PreparedDevices, DeviceError> {
-    let (devices, chosen) = wanted(asked)?;
-    numbered(devices, chosen, limits)
+    let (devices, without_file) = wanted(asked)?;
+    Ok(PreparedDevices { without_file, ..numbered(devices, asked.chosen(), limits)? })
 }
 
-fn wanted(asked: Wanted<'_>) -> Result<(Vec<PreparedDevice>, Chosen), DeviceError> {
-    if asked.swap.is_empty() {
-        Ok((built_in(asked)?, Chosen::BuiltIn))
-    } else if asked.swap_dir.is_some() || asked.swap_max.is_some() {
-        Err(DeviceError::Mixed)
-    } else {
-        Ok((from_options(asked.swap)?, Chosen::ByOption))
+/// The devices, and why the built-in file is not among them where it could not be made.
+type WantedDevices = (Vec<PreparedDevice>, Option<CreateError>);
+
+fn wanted(asked: Wanted<'_>) -> Result<WantedDevices, DeviceError> {
+    match asked.chosen() {
+        Chosen::BuiltIn => built_in(asked, Path::new(BUILT_IN_DIRECTORY)),
+        Chosen::ByOption if asked.swap_dir.is_some() || asked.swap_max.is_some() => Err(DeviceError::Mixed),
+        Chosen::ByOption => Ok((from_options(asked.swap)?, None)),
     }
 }
 
@@ -236,18 +260,33 @@ fn numbered(
         Some(device) if chosen == Chosen::ByOption => return Err(DeviceError::NoRoom(device.name.clone())),
         _ => devices.retain(|device| !is_empty(device)),
     }
-    Ok(PreparedDevices { devices, chosen })
+    Ok(PreparedDevices { devices, chosen, without_file: None })
 }
 
-fn built_in(asked: Wanted<'_>) -> Result<Vec<PreparedDevice>, DeviceError> {
+/// Compressed RAM, and a file in `--swap-dir` or this directory. A file that no option asks for is
+/// left out where it cannot be made, as on a read-only root.
+fn built_in(asked: Wanted<'_>, directory: &Path) -> Result<WantedDevices, DeviceError> {
     let mut devices = vec![store(1)];
-    if asked.swap_max.is_none_or(|most| most >= CLUSTER_BYTES) {
-        let directory = asked.swap_dir.unwrap_or(Path::new(BUILT_IN_DIRECTORY));
-        let device = file(directory, asked.swap_max, 0, (Discard::Freed, CONTENTS_DEFAULT))
-            .map_err(DeviceError::BuiltIn)?;
-        devices.push(device);
+    if asked.swap_max.is_some_and(|most| most < CLUSTER_BYTES) {
+        return Ok((devices, None));
     }
-    Ok(devices)
+    let is_asked_for = asked.swap_dir.is_some() || asked.swap_max.is_some();
+    let directory = asked.swap_dir.unwrap_or(directory);
+    match file(directory, asked.swap_max, 0, (Discard::Freed, CONTENTS_DEFAULT)) {
+        Ok(device) => devices.push(device),
+        Err(reason) if is_asked_for => return Err(DeviceError::BuiltIn(reason)),
+        Err(reason) => return Ok((devices, Some(reason))),
+    }
+    Ok((devices, None))
+}
+
+/// The most bytes that the built-in file may take here, now. The file is made, and is gone again.
+///
+/// # Errors
+/// [`CreateError`]: a run goes on without the file then.
+pub fn built_in_file() -> Result<u64, CreateError> {
+    file(Path::new(BUILT_IN_DIRECTORY), None, 0, (Discard::Freed, CONTENTS_DEFAULT))
+        .map(|device| device.bytes)
 }
 
 fn from_options(options: &[SwapOption]) -> Result<Vec<PreparedDevice>, DeviceError> {

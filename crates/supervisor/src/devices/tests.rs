@@ -43,3 +43,27 @@ fn what_there_is_once_is_not_given_twice() {
     assert!(matches!(ranges(&["ram,size=1000T"]), Err(DeviceError::MoreThanRam { .. })));
     assert!(matches!(ranges(&["ram,size=2M"; 33]), Err(DeviceError::TooMany(33))));
 }
+
+#[test]
+fn a_built_in_file_that_cannot_be_made_is_left_out_and_one_that_is_asked_for_is_not() {
+    let nowhere = Path::new("/proc/nowhere");
+    let nothing = Wanted { swap: &[], swap_dir: None, swap_max: None };
+    let (devices, reason) = built_in(nothing, nowhere).expect("compressed RAM alone");
+    let kinds: Vec<_> = devices.iter().map(|device| device.description.kind).collect();
+    assert_eq!(kinds, [DeviceKind::Zram]);
+    let prepared = PreparedDevices { devices, chosen: Chosen::BuiltIn, without_file: reason };
+    let note = prepared.note().expect("a note");
+    assert!(note.contains("/proc/nowhere") && note.ends_with('\n') && note.lines().count() == 1, "{note}");
+    assert!(prepared.full("1G").contains("/proc/nowhere") && prepared.advice().contains("--swap-dir"));
+
+    for asked in
+        [Wanted { swap_dir: Some(nowhere), ..nothing }, Wanted { swap_max: Some(1 << 30), ..nothing }]
+    {
+        assert!(matches!(built_in(asked, nowhere), Err(DeviceError::BuiltIn(_))));
+    }
+    let (devices, reason) =
+        built_in(Wanted { swap_max: Some(0), ..nothing }, nowhere).expect("no file wanted");
+    assert!(devices.len() == 1 && reason.is_none());
+    let (devices, reason) = built_in(nothing, Path::new(BUILT_IN_DIRECTORY)).expect("both");
+    assert!(devices.len() == 2 && reason.is_none());
+}
