@@ -1,14 +1,19 @@
 //! `folioswap doctor`: reports what this host allows, and how to mend what is missing.
 
+mod advice;
+mod doors;
+
+use self::doors::Fuse;
 use crate::{
     cgroup,
     cli::DoctorArguments,
     error::Error,
     host::{self, Confinement, Container},
 };
+use folioswap_devices::create::CreateError;
 use folioswap_group::devices::DeviceContents;
 use folioswap_supervisor::{
-    devices::BUILT_IN_DIRECTORY,
+    devices::{BUILT_IN_DIRECTORY, built_in_file},
     processes::userfault::{FEATURES, Probe, Route},
     size,
     swap_option::CONTENTS_DEFAULT,
@@ -33,6 +38,14 @@ pub struct Findings {
     confinement: Confinement,
 }
 
+/// The facts, and what they mean for each door.
+struct Examination {
+    findings: Findings,
+    fuse: Fuse,
+    /// The most bytes that the built-in swap file may take.
+    file: Result<u64, CreateError>,
+}
+
 impl Findings {
     /// Looks at the host. It starts no process and changes nothing.
     pub fn new() -> Self {
@@ -51,25 +64,8 @@ impl Findings {
 
     /// The problems, each with its remedy; empty when `run` works.
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.probe.route == Route::None && self.probe.syscall == Err(Errno::NOSYS) {
-            problems.push(
-                "the kernel has no userfaultfd (or seccomp hides it): use a kernel with CONFIG_USERFAULTFD=y, 6.8 or later"
-                    .to_owned(),
-            );
-        }
-        let missing = self.probe.missing();
-        if self.probe.features != 0 && !missing.is_empty() {
-            let newer = match self.release.contains("deb12") || self.release.starts_with("6.1.") {
-                true => "on Debian 12: `apt install -t bookworm-backports linux-image-amd64` and reboot",
-                false => "install a kernel 6.8 or later and reboot",
-            };
-            problems.push(format!(
-                "Linux {} lacks these features of userfaultfd: {} (MOVE came with 6.8): {newer}",
-                self.release,
-                missing.join(", ")
-            ));
-        }
+        let mut problems = Vec::from_iter(self.no_userfaultfd());
+        problems.extend(self.missing_features());
         if !matches!(self.probe.route, Route::Syscall | Route::Device) {
             problems.push(format!(
                 "userfaultfd for faults taken inside system calls is not permitted here; without it read(2) into \
@@ -93,65 +89,66 @@ impl Findings {
         problems
     }
 
-    /// The option, command or rule that gives the missing permission.
-    fn permission_advice(&self) -> String {
-        if self.confinement.user_namespace {
-            return "this is a user namespace (rootless container): its capabilities do not count for userfaultfd. \
-                    Run the container as root of the machine (`sudo podman run --cap-add SYS_PTRACE --device \
-                    /dev/userfaultfd ...`), or folioswap outside of it"
-                .to_owned();
+    /// The problem of a kernel without userfaultfd, or of a filter that hides it.
+    fn no_userfaultfd(&self) -> Option<String> {
+        let is_hidden = self.probe.route == Route::None && self.probe.syscall == Err(Errno::NOSYS);
+        is_hidden.then(|| {
+            "the kernel has no userfaultfd (or seccomp hides it): use a kernel with CONFIG_USERFAULTFD=y, 6.8 or later"
+                .to_owned()
+        })
+    }
+
+    /// The problem of a kernel whose userfaultfd is too old.
+    fn missing_features(&self) -> Option<String> {
+        let missing = self.probe.missing();
+        if self.probe.features == 0 || missing.is_empty() {
+            return None;
         }
-        let Confinement { cap_sys_ptrace, root_has_sys_ptrace, .. } = self.confinement;
-        if self.container != Container::None && root_has_sys_ptrace && !cap_sys_ptrace {
-            // No engine gives a capability to a user who is not root.
-            return "the container has CAP_SYS_PTRACE, but its user does not: run it as root (`--user 0`; Kubernetes: `runAsUser: 0`), \
-                    without its seccomp filter\n    (`--security-opt seccomp=unconfined`), and become that user with `setpriv --reuid ID \
-                    --regid ID --clear-groups --inh-caps +sys_ptrace\n    --ambient-caps +sys_ptrace folioswap run ...`"
-                .to_owned();
-        }
-        match self.container {
-            Container::Docker => "start the container with `docker run --cap-add SYS_PTRACE --device /dev/userfaultfd ...` \
-                                  (or `--cap-add SYS_PTRACE --security-opt seccomp=unconfined`)"
-                .to_owned(),
-            Container::Podman => "start the container with `sudo podman run --cap-add SYS_PTRACE --device /dev/userfaultfd ...` \
-                                  (or `--cap-add SYS_PTRACE --security-opt seccomp=unconfined`)"
-                .to_owned(),
-            Container::Kubernetes => "in the container's securityContext: `capabilities: {add: [\"SYS_PTRACE\"]}` and \
-                                      `seccompProfile: {type: Unconfined}` (a device plugin that hands out \
-                                      /dev/userfaultfd makes the latter unnecessary)"
-                .to_owned(),
-            Container::Other | Container::None => "give it CAP_SYS_PTRACE: run folioswap as root, or as yourself with\n    \
-                 `sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +sys_ptrace --ambient-caps \
-                 +sys_ptrace folioswap run ...`\n    (in a systemd unit: `AmbientCapabilities=CAP_SYS_PTRACE`). A udev rule that opens /dev/userfaultfd, or \
-                 vm.unprivileged_userfaultfd=1, is not enough: forks need the capability all the same."
-                .to_owned(),
-        }
+        let newer = match self.release.contains("deb12") || self.release.starts_with("6.1.") {
+            true => "on Debian 12: `apt install -t bookworm-backports linux-image-amd64` and reboot",
+            false => "install a kernel 6.8 or later and reboot",
+        };
+        Some(format!(
+            "Linux {} lacks these features of userfaultfd: {} (MOVE came with 6.8): {newer}",
+            self.release,
+            missing.join(", ")
+        ))
     }
 
     /// The problems as the text of a refusal.
     pub fn refusal(&self) -> String {
         self.problems().iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
     }
+}
+
+impl Examination {
+    /// Looks at the host. A swap file without a name is made, and is gone again; nothing else is
+    /// changed.
+    fn new() -> Self {
+        Examination { findings: Findings::new(), fuse: Fuse::of_host(), file: built_in_file() }
+    }
 
     fn json(&self) -> Value {
+        let findings = &self.findings;
         let features: Map<String, Value> = FEATURES
             .iter()
-            .map(|(name, bit)| ((*name).to_owned(), json!(self.probe.features >> bit & 1 == 1)))
+            .map(|(name, bit)| ((*name).to_owned(), json!(findings.probe.features >> bit & 1 == 1)))
             .collect();
         let limit = cgroup::memory_limit();
         json!({
-            "works": self.works(),
-            "problems": self.problems(),
-            "kernel": self.release,
+            "works": findings.works(),
+            "problems": findings.problems(),
+            "doors": { "run": self.run_door(), "mount": self.mount_door(), "library": self.library_door() },
+            "kernel": findings.release,
             "userfaultfd": {
-                "route": self.probe.route,
-                "syscall": outcome(&self.probe.syscall),
-                "device": outcome(&self.probe.device),
-                "user_mode_only": outcome(&self.probe.user_mode),
-                "fork_event": outcome(&self.probe.fork_event),
+                "route": findings.probe.route,
+                "syscall": outcome(&findings.probe.syscall),
+                "device": outcome(&findings.probe.device),
+                "user_mode_only": outcome(&findings.probe.user_mode),
+                "fork_event": outcome(&findings.probe.fork_event),
                 "unprivileged_userfaultfd": host::setting("/proc/sys/vm/unprivileged_userfaultfd"),
                 "features": features,
-                "missing_features": self.probe.missing(),
+                "missing_features": findings.probe.missing(),
             },
             "memory": {
                 "ram_bytes": host::memory_bytes(),
@@ -164,24 +161,32 @@ impl Findings {
                 "hugepages_64kB": thp("hugepages-64kB/enabled"),
             },
             "max_map_count": host::setting("/proc/sys/vm/max_map_count").and_then(|text| text.parse::<u64>().ok()),
-            "swap_file": { "directory": BUILT_IN_DIRECTORY, "contents": swap_file() },
-            "container": self.container,
-            "confinement": self.confinement,
+            "swap_file": {
+                "directory": BUILT_IN_DIRECTORY,
+                "contents": swap_file(),
+                "max_bytes": self.file.as_ref().ok(),
+                "missing": self.file.as_ref().err().map(ToString::to_string),
+            },
+            "fuse": { "device": outcome(&self.fuse.device), "fusermount3": self.fuse.helper },
+            "c_library": host::c_library(),
+            "container": findings.container,
+            "confinement": findings.confinement,
         })
     }
 
     fn text(&self) -> String {
+        let findings = &self.findings;
         let mut lines = Vec::new();
         let mut row = |name: &str, value: String| lines.push(format!("{name:<28}{value}"));
-        row("kernel", self.release.clone());
-        row("userfaultfd, system call", outcome(&self.probe.syscall));
-        row("userfaultfd, device", outcome(&self.probe.device));
-        row("userfaultfd, user mode only", outcome(&self.probe.user_mode));
-        row("userfaultfd, fork event", outcome(&self.probe.fork_event));
+        row("kernel", findings.release.clone());
+        row("userfaultfd, system call", outcome(&findings.probe.syscall));
+        row("userfaultfd, device", outcome(&findings.probe.device));
+        row("userfaultfd, user mode only", outcome(&findings.probe.user_mode));
+        row("userfaultfd, fork event", outcome(&findings.probe.fork_event));
         let sysctl = host::setting("/proc/sys/vm/unprivileged_userfaultfd");
         row("vm.unprivileged_userfaultfd", sysctl.unwrap_or_else(|| "absent".to_owned()));
         let present =
-            FEATURES.iter().filter(|(_, bit)| self.probe.features >> bit & 1 == 1).map(|(name, _)| *name);
+            FEATURES.iter().filter(|(_, bit)| findings.probe.features >> bit & 1 == 1).map(|(name, _)| *name);
         row("features", present.collect::<Vec<_>>().join(" "));
         row("memory", size::show(host::memory_bytes()));
         row(
@@ -197,24 +202,41 @@ impl Findings {
             format!("{} (defrag {}, 64kB {})", thp("enabled"), thp("defrag"), thp("hugepages-64kB/enabled")),
         );
         row("vm.max_map_count", host::setting("/proc/sys/vm/max_map_count").unwrap_or_default());
-        row("swap file", format!("{BUILT_IN_DIRECTORY}, {}", swap_file()));
-        row("container", format!("{:?}", self.container).to_lowercase());
+        row(
+            "swap file",
+            match &self.file {
+                Ok(most) => format!("{BUILT_IN_DIRECTORY}, {}, at most {}", swap_file(), size::show(*most)),
+                Err(reason) => format!("none: {reason}"),
+            },
+        );
+        row("fuse", outcome(&self.fuse.device));
+        row("C library", host::c_library());
+        row("container", format!("{:?}", findings.container).to_lowercase());
         let yes = |fact| if fact { "yes" } else { "no" };
-        row("seccomp filter", yes(self.confinement.seccomp_filter).to_owned());
-        row("CAP_SYS_PTRACE", yes(self.confinement.cap_sys_ptrace).to_owned());
-        row("user namespace", yes(self.confinement.user_namespace).to_owned());
+        row("seccomp filter", yes(findings.confinement.seccomp_filter).to_owned());
+        row("CAP_SYS_PTRACE", yes(findings.confinement.cap_sys_ptrace).to_owned());
+        row("user namespace", yes(findings.confinement.user_namespace).to_owned());
         lines.push(String::new());
-        if self.works() {
+        let doors =
+            [("run", self.run_door()), ("mount", self.mount_door()), ("the libraries", self.library_door())];
+        if findings.works() {
             lines.push("`folioswap run` works here.".to_owned());
-            if CONTENTS_DEFAULT == DeviceContents::Plain {
+            if CONTENTS_DEFAULT == DeviceContents::Plain && self.file.is_ok() {
                 lines.push(format!(
                     "Swapped memory lies on the disk as it is, where root and whoever has the disk can read it: `--swap zram,prio=1 --swap \
                      file:{BUILT_IN_DIRECTORY},prio=0,encrypt=yes` encrypts it."
                 ));
             }
-        } else {
-            lines.push("`folioswap run` does not work here:".to_owned());
-            lines.push(self.refusal());
+        }
+        for (name, door) in &doors {
+            lines.push(format!("{name:<28}{}", door.summary()));
+        }
+        for (name, door) in doors.iter().filter(|(_, door)| !door.works) {
+            let name =
+                if *name == "the libraries" { (*name).to_owned() } else { format!("`folioswap {name}`") };
+            lines.push(String::new());
+            lines.push(format!("What {name} lacks here:"));
+            lines.extend(door.problems.iter().map(|problem| format!("  - {problem}")));
         }
         lines.join("\n")
     }
@@ -238,10 +260,10 @@ fn outcome(result: &Result<(), Errno>) -> String {
 /// # Errors
 /// When the output cannot be written.
 pub fn doctor(arguments: &DoctorArguments) -> Result<i32, Error> {
-    let findings = Findings::new();
-    let text = if arguments.json { format!("{:#}", findings.json()) } else { findings.text() };
+    let examination = Examination::new();
+    let text = if arguments.json { format!("{:#}", examination.json()) } else { examination.text() };
     writeln!(std::io::stdout(), "{text}").map_err(Error::Output)?;
-    Ok(i32::from(!findings.works()))
+    Ok(i32::from(!examination.findings.works()))
 }
 
 #[cfg(test)]

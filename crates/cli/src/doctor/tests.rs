@@ -20,6 +20,8 @@ fn every_refusal_says_what_mends_it() {
             programs_have_sys_ptrace: true,
             root_has_sys_ptrace: false,
             user_namespace: false,
+            cap_sys_admin: false,
+            no_new_privileges: false,
         },
     };
     assert!(findings.refusal().contains("setpriv"));
@@ -39,4 +41,97 @@ fn every_refusal_says_what_mends_it() {
     assert!(findings.works() && findings.problems().is_empty());
     findings.confinement.programs_have_sys_ptrace = false;
     assert!(!findings.works() && findings.refusal().contains("setcap -r"));
+}
+
+fn allowed() -> Findings {
+    Findings {
+        release: "6.12.0".to_owned(),
+        probe: Probe {
+            route: Route::Syscall,
+            syscall: Ok(()),
+            device: Ok(()),
+            user_mode: Ok(()),
+            features: 0x1ffff,
+            fork_event: Ok(()),
+        },
+        container: Container::None,
+        confinement: Confinement {
+            seccomp_filter: false,
+            cap_sys_ptrace: true,
+            programs_have_sys_ptrace: true,
+            root_has_sys_ptrace: true,
+            user_namespace: false,
+            cap_sys_admin: true,
+            no_new_privileges: false,
+        },
+    }
+}
+
+fn examined() -> Examination {
+    Examination { findings: allowed(), fuse: Fuse { device: Ok(()), helper: None }, file: Ok(1 << 30) }
+}
+
+#[test]
+fn each_door_needs_its_own() {
+    let all = examined();
+    assert!(all.run_door().works && all.mount_door().works && all.library_door().works);
+
+    let mut found = examined();
+    found.findings.probe = Probe {
+        route: Route::UserModeOnly,
+        syscall: Err(Errno::PERM),
+        device: Err(Errno::NOENT),
+        fork_event: Err(Errno::PERM),
+        ..found.findings.probe
+    };
+    assert!(!found.run_door().works && found.mount_door().works);
+    let library = found.library_door();
+    assert!(library.works && library.notes[0].contains("pinned"), "{library:?}");
+
+    let mut found = examined();
+    found.findings.confinement.cap_sys_admin = false;
+    assert!(found.run_door().works);
+    assert!(found.mount_door().problems[0].contains("fuse3"));
+    found.fuse.helper = Some("/usr/bin/fusermount3".into());
+    assert!(found.mount_door().works);
+    found.findings.confinement.no_new_privileges = true;
+    assert!(found.mount_door().problems[0].contains("no-new-privileges"));
+    found.fuse.device = Err(Errno::NOENT);
+    assert!(found.mount_door().problems[0].contains("modprobe fuse"));
+
+    let mut found = examined();
+    found.file =
+        Err(CreateError::System { dir: "/var/tmp".into(), doing: "making a file", errno: Errno::ROFS });
+    let run = found.run_door();
+    assert!(run.works && run.notes[0].contains("compressed RAM alone"), "{run:?}");
+    assert!(found.text().contains("/var/tmp"));
+}
+
+#[test]
+fn advice_names_what_is_missing_now_and_nothing_else() {
+    let denied = Probe {
+        route: Route::UserModeOnly,
+        syscall: Err(Errno::PERM),
+        device: Err(Errno::NOENT),
+        ..allowed().probe
+    };
+    let mut findings = Findings { container: Container::Podman, probe: denied.clone(), ..allowed() };
+    let advice = findings.permission_advice();
+    assert!(!advice.contains("--cap-add") && advice.contains("--device /dev/userfaultfd"), "{advice}");
+    // The device is there, and its owner is root.
+    findings.probe.device = Err(Errno::ACCESS);
+    let advice = findings.permission_advice();
+    assert!(!advice.contains("--device") && advice.contains("seccomp="), "{advice}");
+    findings.probe = Probe { route: Route::Device, fork_event: Err(Errno::PERM), ..allowed().probe };
+    findings.confinement.cap_sys_ptrace = false;
+    findings.confinement.root_has_sys_ptrace = false;
+    let advice = findings.permission_advice();
+    assert!(advice.contains("--cap-add") && !advice.contains("--device"), "{advice}");
+    findings.container = Container::Kubernetes;
+    let advice = findings.permission_advice();
+    assert!(advice.contains("SYS_PTRACE") && !advice.contains("seccompProfile"), "{advice}");
+    findings.confinement.cap_sys_ptrace = true;
+    findings.probe = denied;
+    let advice = findings.permission_advice();
+    assert!(!advice.contains("SYS_PTRACE") && advice.contains("seccompProfile"), "{advice}");
 }

@@ -16,9 +16,15 @@ fn containers_are_recognised() {
 
 #[test]
 fn a_namespace_of_processes_is_a_container() {
-    assert!(!is_other_namespace(Path::new("pid:[4026531836]")));
-    assert!(is_other_namespace(Path::new("pid:[4026532201]")));
-    assert!(!is_other_namespace(Path::new("")), "nothing is known without /proc");
+    let [(name, number), ..] = NAMESPACES;
+    assert!(!is_other_namespace(Path::new("pid:[4026531836]"), name, number));
+    assert!(is_other_namespace(Path::new("pid:[4026532201]"), name, number));
+    assert!(!is_other_namespace(Path::new(""), name, number), "nothing is known without /proc");
+    // The links have the form that is compared.
+    for (name, _) in NAMESPACES {
+        let link = fs::read_link(format!("/proc/self/ns/{name}")).expect("/proc");
+        assert!(is_other_namespace(&link, name, 0), "{}", link.display());
+    }
 }
 
 #[test]
