@@ -88,6 +88,11 @@ fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
     }
     let pc = std::fs::read_to_string(lib.join("pkgconfig/folioswap.pc")).unwrap();
     assert!(pc.contains("libdir=/usr/lib\n") && !pc.contains('@'), "{pc}");
+    let version = format!("set(PACKAGE_VERSION \"{}\")", env!("CARGO_PKG_VERSION"));
+    let cmake = |name: &str| std::fs::read_to_string(lib.join("cmake/folioswap").join(name)).unwrap();
+    assert!(cmake("folioswap-config-version.cmake").contains(&version));
+    let config = cmake("folioswap-config.cmake");
+    assert!(config.contains("/../../../include\"") && !config.contains('@'), "{config}");
     let libs = pc.lines().find_map(|line| line.strip_prefix("Libs.private: ")).unwrap();
     let shared = vec!["-lfolioswap"];
     let archive: Vec<_> = ["-l:libfolioswap.a"].into_iter().chain(libs.split_whitespace()).collect();
@@ -117,6 +122,27 @@ fn a_program_in_c_and_one_in_cpp_build_against_what_is_installed_and_run() {
             let output = run(Command::new(&program).env("LD_LIBRARY_PATH", &lib));
             assert_eq!(output, said, "{name}.c, {compiler} {options:?}");
         }
+    }
+}
+
+/// The values of the C++ header free what they hold.
+#[test]
+fn a_program_with_the_cpp_header_builds_and_runs() {
+    if !is_there("make") || !is_there("g++") {
+        return;
+    }
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-cpp-{}", std::process::id())));
+    install(&root.0);
+    let (include, lib) = (root.0.join("usr/include"), root.0.join("usr/lib"));
+    for (standard, sanitize) in [("c++11", "-g"), ("c++20", "-fsanitize=address,undefined")] {
+        let program = root.0.join(standard);
+        let mut compile = Command::new("g++");
+        compile
+            .args(["-O1", "-Wall", "-Wextra", "-Werror", sanitize, &format!("-std={standard}")])
+            .arg(here().join("examples/raii.cpp"))
+            .args([format!("-I{}", include.display()), format!("-L{}", lib.display())]);
+        run(compile.args(["-lfolioswap", "-o"]).arg(&program));
+        assert_eq!(run(Command::new(&program).env("LD_LIBRARY_PATH", &lib)), "values\n", "{standard}");
     }
 }
 
