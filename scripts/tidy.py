@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that keep the tree in order: names and links of the books, width of comments, length of files and functions, place
-of unit tests, constants told once, the rooms of the pager.
+of unit tests, constants told once, the rooms of the pager, versions.
 
     scripts/tidy.py               checks the tree
     scripts/tidy.py --shrink      takes exceptions that are no longer needed out of the list, and lowers the others
+    scripts/tidy.py --versions    checks only that the version is the same wherever it is told
     scripts/tidy.py --self-test   shows that each check fails on a bad input and passes on a good one
 
 `checks/exceptions.txt` has what does not satisfy a check yet. It may only shrink: an exception that is no longer needed
@@ -15,7 +16,7 @@ import argparse
 import os
 import sys
 
-from checks import books, rooms, source
+from checks import books, rooms, source, versions
 from checks.tree import Tree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,6 +54,7 @@ def findings(tree, foreign, allowed):
         "test layout": source.tests_beside(tree),
         "constants": source.constants_once(tree, {key for check, key in allowed if check == "constants"}),
         "rooms": rooms.rooms(tree),
+        "versions": versions.versions(tree),
     }
     return {name: {finding.key: finding for finding in found} for name, found in checks.items()}
 
@@ -81,6 +83,7 @@ def unused(tree, foreign):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shrink", action="store_true")
+    parser.add_argument("--versions", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
     if options.self_test:
@@ -88,6 +91,11 @@ def main():
         return self_test.run()
     os.chdir(os.path.join(HERE, ".."))
     tree, foreign, allowed = Tree.of_work_tree(), lines_of(FOREIGN), exceptions()
+    if options.versions:
+        wrong = versions.versions(tree)
+        for finding in wrong:
+            print(finding)
+        return 1 if wrong else 0
     found = findings(tree, frozenset(foreign), allowed)
     if options.shrink:
         kept = [(name, key, min(amount, found[name][key].amount)) for (name, key), amount in allowed.items() if key in found[name]]

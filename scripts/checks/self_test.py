@@ -2,7 +2,7 @@
 
 import sys
 
-from . import books, rooms, source
+from . import books, rooms, source, versions
 from .tree import Tree, blanked
 
 CODE = {"crates/pager/src/store/tiers.rs": "pub fn move_down() {}\nconst SHARE_NS: u64 = 1;\n",
@@ -23,6 +23,13 @@ def pager(readme=ORDER, **files):
 
 def lines(count, inside):
     return "fn long() {\n" + inside * (count - 2) + "}\n"
+
+
+def versioned(agent="1.2.3", wanted="1.2.3", changes="## 1.2.3 - 2026-01-01\n"):
+    return Tree({"Cargo.toml": '[workspace.package]\nversion = "1.2.3"\n\n[package]\nversion = "9"\n',
+                 "crates/agent/Cargo.toml": f'[package]\nversion = "{agent}"\n', "python/Cargo.toml": 'version = "1.2.3"\n',
+                 "crates/capi/folioswap.3": '.TH FOLIOSWAP 3 "" "folioswap 1.2.3" "M"\n', "CHANGELOG.md": changes,
+                 "crates/cli/Cargo.toml": f'folioswap-nbd = {{ path = "../nbd", version = "{wanted}" }}\nclap = {{ version = "4" }}\n'})
 
 
 # Name, check, tree, and the keys that it must find. A good tree has none.
@@ -96,6 +103,11 @@ CASES = [
     ("a circle on one floor", rooms.rooms, pager(evict__b="use crate::fault::F;", fault__b="use crate::evict::E;"),
      ["circle evict fault"]),
     ("one way on one floor", rooms.rooms, pager(evict__b="use crate::fault::F;"), []),
+    ("one version", versions.versions, versioned(), []),
+    ("another version of the agent", versions.versions, versioned(agent="1.2.2"), ["crates/agent/Cargo.toml"]),
+    ("another version that is wanted", versions.versions, versioned(wanted="1.2.2"), ["crates/cli/Cargo.toml:folioswap-nbd"]),
+    ("a version without a section", versions.versions, versioned(changes="## Unreleased\n"), ["CHANGELOG.md"]),
+    ("no version", versions.versions, Tree({}), ["Cargo.toml"]),
     ("a file in no room", rooms.rooms, pager(loose="use crate::fault::F;"), ["loose.rs fault"]),
 ]
 
