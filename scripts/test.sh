@@ -6,6 +6,7 @@
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
 #   scripts/test.sh acceptance      real programs and hard cases under a limit
+#   scripts/test.sh packages        packs the binaries, and installs them below scratch directories; checks contrib
 #   scripts/test.sh msrv            only on request: builds with the Rust version that Cargo.toml states, and runs the library's unit tests with it
 #   FOLIOSWAP_LONG=1 scripts/test.sh ...    the long form: timed programs run for 60 s, others do two to three times as much
 #   FOLIOSWAP_NO_APT=1              installs nothing
@@ -16,7 +17,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 what=${1:-all}
-case $what in all | checks | unit | python | acceptance | msrv) ;; *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case $what in all | checks | unit | python | packages | acceptance | msrv) ;; *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 
 . scripts/toolchain.sh
 if ! need_toolchain; then
@@ -327,6 +328,19 @@ python() {
     fi
 }
 
+packages() { # its own sum is the last line of what it says
+    local ok bad left
+    say "packages"
+    bash scripts/test_release.sh short 2>&1 | tee "$logs/packages"
+    read -r ok bad left < <(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p = $1; f = $3; s = $5 } END { print p + 0, f + 0, s + 0 }' "$logs/packages")
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
+    if [ "$bad" -gt 0 ]; then failures+=("packages (scripts/test_release.sh short)"); fi
+    if [ "$ok" -eq 0 ]; then
+        failed=$((failed + 1))
+        failures+=("packages: no check was made")
+    fi
+}
+
 acceptance() {
     local first=() second=() third=() name
     check "the demonstration of the README" env FOLIOSWAP_BUILT=1 bash scripts/demo.sh
@@ -371,6 +385,7 @@ fi
 [ "$what" != all ] && [ "$what" != checks ] || checks
 [ "$what" != all ] && [ "$what" != unit ] || unit
 [ "$what" != all ] && [ "$what" != python ] || python
+[ "$what" != all ] && [ "$what" != packages ] || packages
 [ "$what" != all ] && [ "$what" != acceptance ] || acceptance
 
 say "done"
