@@ -32,7 +32,7 @@ need() { command -v "$1" >/dev/null || fail "$1 is not there: $2"; }
 
 [ "$(uname -m)" = x86_64 ] || fail "packages are made on x86_64 only: folioswap runs nowhere else yet"
 need dpkg-deb "apt-get install dpkg"
-need strip "apt-get install binutils"
+need git "apt-get install git"
 ! wants wheel || need maturin "pip install 'maturin>=1.9.4,<2'"
 ! wants image || need buildah "apt-get install buildah"
 ! wants sbom || cargo cyclonedx --version >/dev/null 2>&1 || fail "cargo-cyclonedx is not there: cargo install --locked cargo-cyclonedx"
@@ -41,9 +41,15 @@ if [ -z "${FOLIOSWAP_BUILT:-}" ]; then
     . scripts/toolchain.sh
     need_toolchain
 fi
+need strip "apt-get install binutils"
+! wants c || need make "apt-get install make"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-python3 scripts/tidy.py --versions || fail "the versions differ"
+if command -v python3 >/dev/null; then
+    python3 scripts/tidy.py --versions || fail "the versions differ"
+else
+    echo "note: python3 is not there to check that the version is the same wherever it is told"
+fi
 git describe --exact-match --match "v$version" HEAD >/dev/null 2>&1 || echo "note: HEAD is not the tag v$version"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
@@ -64,6 +70,10 @@ separator=$'\x1f'
 CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$top=/folioswap${separator}--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 export CARGO_ENCODED_RUSTFLAGS
 built=${FOLIOSWAP_BUILT:-}
+# A file with a path of this machine in it would differ on another.
+without_paths() { # FILE...
+    [ -n "${FOLIOSWAP_BUILT:-}" ] || ! grep -lF -e "$top/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$@" || fail "a path of this machine is in what was built"
+}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/ship")
 build() { # PACKAGE...
     local packages=("${@/#/--package=}")
@@ -71,6 +81,7 @@ build() { # PACKAGE...
 }
 [ -n "$built" ] || built=$target/dist
 stripped() { # FILE TO
+    without_paths "$built/$1"
     strip --strip-unneeded -o "$2" "$built/$1"
     chmod 755 "$2"
 }
@@ -179,6 +190,7 @@ pack_c() {
 pack_wheel() {
     # The tag of the wheel (manylinux) follows from the symbols that the module uses; maturin refuses those that are too new.
     CARGO_TARGET_DIR=$target maturin build --profile dist --strip --locked --compatibility pypi --out "$dist"
+    without_paths "$target/dist/lib_folioswap.so"
 }
 pack_image() {
     local tree=$work/image container library archive=$dist/folioswap-$version.oci.tar
