@@ -51,7 +51,8 @@ else
     echo "note: python3 is not there to check that the version is the same wherever it is told"
 fi
 git describe --exact-match --match "v$version" HEAD >/dev/null 2>&1 || echo "note: HEAD is not the tag v$version"
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+commit=$(git rev-parse HEAD)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 dist=$(realpath -m "${DIST:-dist}")
@@ -254,7 +255,7 @@ say "in $dist:"
 if [ -n "$twice" ]; then
     say "building again, in another directory"
     second=$(mktemp -d /var/tmp/folioswap-release-second-XXXXXX)
-    git worktree add --quiet --detach "$second" HEAD
+    git worktree add --quiet --detach "$second" "$commit"
     (cd "$second" && DIST=$work/second CARGO_TARGET_DIR=$second/target bash scripts/release.sh "${kinds[@]}" >"$work/second.log" 2>&1) ||
         { tail -n 30 "$work/second.log"; fail "the second build failed"; }
     status=0
