@@ -285,6 +285,12 @@ deb_in() {
         'my $x = join("", map chr, 0 .. 255) x (400 << 10); for (my $at = 0; $at < length $x; $at += 4099) { die $at unless ord(substr $x, $at, 1) == $at % 256 }'
     check "Debian $1: a tmpfs that swaps" enter sh -c 'folioswap mount /mnt --memory 64M --size 256M && head -c 150M /dev/urandom >/tmp/x &&
         cp /tmp/x /mnt/x && cmp /tmp/x /mnt/x; status=$?; folioswap umount /mnt || exit; rm /tmp/x; exit $status'
+    if enter sh -c 'command -v mount.folioswap' >/dev/null; then
+        check "Debian $1: mount(8) mounts it" enter sh -c 'mount -t folioswap folioswap /mnt -o memory=64M,size=128M && echo kept >/mnt/x &&
+            grep -x kept /mnt/x; status=$?; umount /mnt || exit; exit $status'
+    else
+        skip "Debian $1: this folioswap does not know the name mount.folioswap"
+    fi
     check "Debian $1: a read-only /var/tmp: compressed RAM alone, and one line" enter sh -c 'mount -t tmpfs -o ro none /var/tmp &&
         folioswap run -m 128M -- /usr/libexec/folioswap/four-times 192 2>/tmp/said >&2; status=$?; cat /tmp/said; umount /var/tmp
         [ $status -eq 0 ] && [ "$(grep -c "there is no swap file" /tmp/said)" -eq 1 ]; status=$?; rm /tmp/said; exit $status'
