@@ -275,14 +275,14 @@ deb_in() {
     start=$EPOCHREALTIME
     check "Debian $1: apt-get install ./folioswap_${version}_amd64.deb" \
         enter apt-get install -qy --no-install-recommends "/dist/folioswap_${version}_amd64.deb" || return
-    check "Debian $1: a managed program: four times its limit" enter folioswap run -m 64M -- /usr/libexec/folioswap/four-times 256
+    check "Debian $1: a program of the user land, 100 MiB within 64" enter folioswap run -m 64M -- perl -e \
+        'my $x = join("", map chr, 0 .. 255) x (400 << 10); for (my $at = 0; $at < length $x; $at += 4099) { die $at unless ord(substr $x, $at, 1) == $at % 256 }'
     printf '        %6.2f s  from apt-get install to the end of that program\n' "$(took "$start")"
+    check "Debian $1: the demonstration: four times its limit" enter folioswap run -m 64M -- /usr/libexec/folioswap/four-times 256
     check "Debian $1: --version" enter sh -c "folioswap --version | grep -x 'folioswap $version'"
     check "Debian $1: doctor" enter folioswap doctor
     check "Debian $1: doctor for an ordinary user names what mends it" enter sh -c \
         '! setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all folioswap doctor >/tmp/said && grep SYS_PTRACE /tmp/said'
-    check "Debian $1: a program of the user land, 100 MiB within 64" enter folioswap run -m 64M -- perl -e \
-        'my $x = join("", map chr, 0 .. 255) x (400 << 10); for (my $at = 0; $at < length $x; $at += 4099) { die $at unless ord(substr $x, $at, 1) == $at % 256 }'
     check "Debian $1: a tmpfs that swaps" enter sh -c 'folioswap mount /mnt --memory 64M --size 256M && head -c 150M /dev/urandom >/tmp/x &&
         cp /tmp/x /mnt/x && cmp /tmp/x /mnt/x; status=$?; folioswap umount /mnt || exit; rm /tmp/x; exit $status'
     if enter sh -c 'command -v mount.folioswap' >/dev/null; then
