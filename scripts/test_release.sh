@@ -81,7 +81,7 @@ short() {
         gzip -dc "$1/usr/share/man/man1/folioswap$page.1.gz" | grep -q "^.TH" || exit; done' sh "$scratch"
     check "bash reads its completions" bash -n "$scratch/usr/share/bash-completion/completions/folioswap"
     if "$scratch/usr/bin/folioswap" doctor >/dev/null; then
-        check "its demonstration" "$scratch/usr/bin/folioswap" run -m 64M -- "$scratch/usr/libexec/folioswap/four-times" 256
+        check "its demonstration" "$scratch/usr/bin/folioswap" run -m 64M -- "$scratch/usr/libexec/folioswap/four-times" 160
     else
         skip "folioswap run does not work here (folioswap doctor)"
     fi
