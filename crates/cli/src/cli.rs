@@ -166,6 +166,9 @@ pub struct RunArguments {
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
+    /// Name for `folioswap ps`, `top`, `set` and the like [default: that of the program]
+    #[arg(long, value_name = "NAME", value_parser = folioswap_supervisor::ipc::description::parse_name)]
+    pub name: Option<String>,
     pub swap_dir: Option<PathBuf>,
     /// Most that the built-in swap file may take; 0: no file [default: half of the free space of
     /// its disk]

@@ -44,6 +44,16 @@ pub enum Error {
         /// The group's socket.
         group: String,
     },
+    /// Another group has the name.
+    #[error(
+        "--name {name}: a group of this name runs already (its supervisor is process {pid}, `folioswap ps`): choose another"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The supervisor of that group.
+        pid: u32,
+    },
     /// The program cannot be started within a group.
     #[error(transparent)]
     Program(#[from] ProgramError),

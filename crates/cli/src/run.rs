@@ -28,7 +28,7 @@ use folioswap_group::{decisions::Scope, folio_orders::FolioOrders, protocol::GRO
 use folioswap_supervisor::{
     self as supervisor, Settings,
     devices::{self, Wanted},
-    ipc::{group_memory::GroupMemory, link::Link, wire},
+    ipc::{description::Description, group_memory::GroupMemory, groups, link::Link, wire},
     processes::{
         descriptors,
         limits::Limits,
@@ -101,6 +101,9 @@ fn prepare(
             Some(File::create(path).map_err(|source| Error::StatsFile { path: path.clone(), source })?)
         }
     };
+    if let Some(name) = &arguments.name {
+        refuse_taken(name)?;
+    }
     let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;
     let scope = Scope::from(arguments.memory_scope);
     let group = wire::new_name().map_err(Error::system("getrandom"))?;
@@ -127,6 +130,7 @@ fn prepare(
         scope,
         folio_orders,
         page_cluster: arguments.page_cluster,
+        description: Description::new(arguments.name.as_deref(), &arguments.command),
         memory,
         devices,
         file_bytes: limits.file_bytes(),
@@ -147,6 +151,15 @@ fn refuse_nesting() -> Result<(), Error> {
         // The name of a group that has ended does no harm.
         Ok(group) if wire::connect_to(&group).is_ok() => Err(Error::Nested { group }),
         _ => Ok(()),
+    }
+}
+
+/// Refuses a name that a running group has: `set NAME` must mean one.
+fn refuse_taken(name: &str) -> Result<(), Error> {
+    let all = groups::running(None)?;
+    match all.iter().find(|group| group.description.name == name) {
+        Some(group) => Err(Error::NameTaken { name: name.to_owned(), pid: group.supervisor() }),
+        None => Ok(()),
     }
 }
 

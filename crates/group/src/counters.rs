@@ -219,6 +219,15 @@ impl Figures {
     pub fn raise(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].fetch_max(value, Relaxed);
     }
+    /// Adds the counters of another member to these, which their caller alone writes. Gauges stay.
+    /// A wrong figure may be any number, so sums saturate.
+    pub fn add_counters(&self, other: &Figures) {
+        let ours = self.counters.iter().chain(self.sizes.iter().flatten());
+        let theirs = other.counters.iter().chain(other.sizes.iter().flatten());
+        for (sum, figure) in ours.zip(theirs) {
+            sum.store(sum.load(Relaxed).saturating_add(figure.load(Relaxed)), Relaxed);
+        }
+    }
     /// Sets everything to zero, for the next member that gets this entry.
     pub fn clear(&self) {
         for figure in self.counters.iter().chain(self.sizes.iter().flatten()).chain(&self.gauges) {

@@ -17,6 +17,7 @@ mod writer;
 
 pub use writer::DecisionsWriter;
 
+use crate::counters::{Counter, Figures, SizeCounter};
 use crate::devices::{DEVICES_MAX, DeviceDescription, DeviceEntry};
 use crate::folio_orders::FolioOrders;
 use crate::nested::{GROUPS_MAX, NestedGroup};
@@ -24,13 +25,13 @@ use crate::seat::Seat;
 use crate::segment::MEMBERS_MAX;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, SeqCst},
 };
 
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version of decisions and segment; a member refuses those of another version.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
@@ -72,6 +73,16 @@ pub enum GroupState {
     Ending = 1,
 }
 
+/// Whether the processes of the group go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Progress {
+    /// They go on.
+    GoesOn = 0,
+    /// The supervisor has stopped them all; they are to go on later.
+    Frozen = 1,
+}
+
 /// What the supervisor has decided, and what it has counted by itself. Written by the owner of the
 /// group alone: the supervisor, or the embedder.
 #[repr(C, align(64))]
@@ -98,6 +109,12 @@ pub struct Decisions {
     orders_madvise: AtomicU32,
     page_cluster: AtomicU32,
     devices_changed: AtomicU32,
+    /// [`Progress`] as a number.
+    progress: AtomicU32,
+    /// Odd while a member's figures go over into `ended`.
+    ended_changes: AtomicU32,
+    /// The counters of members that have ended, added up.
+    ended: Figures,
     /// The group's devices, by number.
     pub devices: [DeviceEntry; DEVICES_MAX],
     /// The nested groups, by number; entry 0 is unused. All-zero outside of an embedder. Used by
@@ -146,6 +163,29 @@ impl Decisions {
     pub fn state(&self) -> GroupState {
         let is_running = self.state.load(Relaxed) == GroupState::Running as u32;
         if is_running { GroupState::Running } else { GroupState::Ending }
+    }
+
+    /// Whether the processes of the group go on, or are frozen.
+    pub fn progress(&self) -> Progress {
+        let is_frozen = self.progress.load(Relaxed) == Progress::Frozen as u32;
+        if is_frozen { Progress::Frozen } else { Progress::GoesOn }
+    }
+
+    /// The sum of a counter over the members that have ended.
+    pub fn ended_counter(&self, counter: Counter) -> u64 {
+        self.ended.counter(counter)
+    }
+
+    /// The sum of a counter of one folio order (0..=9) over the members that have ended.
+    pub fn ended_size(&self, counter: SizeCounter, order: usize) -> u64 {
+        self.ended.size(counter, order)
+    }
+
+    /// A number that is odd while the counters of a member go over into those of the ended ones,
+    /// and another one afterwards. A reader that finds the same even number before and after it has
+    /// read all counters has counted each member once.
+    pub fn ended_changes(&self) -> u32 {
+        self.ended_changes.load(SeqCst)
     }
 
     /// Anonymous and shared-memory bytes that no member counts: descendants without an agent, and

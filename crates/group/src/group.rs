@@ -20,7 +20,7 @@ pub struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// The live members, each with its seat. Cost: a load per seat.
-    pub(crate) fn taken(self) -> impl Iterator<Item = (&'a Seat, &'a Member)> {
+    pub fn taken(self) -> impl Iterator<Item = (&'a Seat, &'a Member)> {
         self.decisions.seats_in_use().iter().zip(&self.segment.members).filter(|(seat, _)| seat.is_live())
     }
 

@@ -21,11 +21,13 @@
 //! | member | `OutOfMemory` | [`OutOfMemory`], bytes it has, bytes it would need | |
 //! | member | `Note` | [`Note`], a value, for some a second one | |
 //! | same user | `Query` | | |
-//! | supervisor | `Answer` | device bits (see below) | decisions; segment, read-only; directories |
+//! | supervisor | `Answer` | device bits (see below) | decisions; segment, read-only; text; directories |
 //! | same user | `Swapoff` | the number of the device that is to leave | |
 //! | supervisor | `SwapoffEnd` | [`SwapoffEnd`], packed | |
 //! | same user | `Swapon` | | text of the device; working directory |
 //! | supervisor | `SwaponEnd` | 1: it is in use; 0: it is not | \[text that says why not\] |
+//! | same user | `Change` | [`Change`], packed | |
+//! | supervisor | `ChangeEnd` | [`ChangeEnd`], packed | |
 //! | member | `WantDevice` | the number of a device that was added | |
 //! | supervisor | `Device` | 1: the device is attached; 0: it cannot be had | \[that device\] |
 //!
@@ -34,9 +36,10 @@
 //! trace\], \[the userfaultfd of a forked child\], \[these files, in the order of
 //! [`ProcFile::ALL`]\]. The decisions come first, because they tell the version of all that
 //! follows. `RawForked` is about a child that no agent prepared. The bits of `Answer` are the
-//! devices with a directory, which it carries by number, `O_PATH`. The text of `Swapon` is that of
-//! `--swap`; its names mean something in the working directory that it carries. "Same user" is any
-//! process of the user whose group it is.
+//! devices with a directory, which it carries by number, `O_PATH`; its text describes the group.
+//! The text of `Swapon` is that of `--swap`; its names mean something in the working directory that
+//! it carries. "Same user" is any process of the user whose group it is; a `Change` is heard from
+//! processes outside of the tree alone.
 //!
 //! **Bounds.** A message that does not fit the role of its sender, or carries something else than
 //! the table says, closes the connection. So does one more than a process may have: the supervisor
@@ -52,12 +55,15 @@
 //!
 //! Requests are answered in order; a member has at most one unanswered request. The sender of a
 //! swapoff keeps the connection until the swapoff has ended; if the connection ends before, the
-//! device is in use again.
+//! device is in use again. So it is with a change of the limit: without its sender the old one
+//! holds.
 
+mod change;
 mod fork_token;
 mod proc_files;
 mod reports;
 
+pub use change::{Change, ChangeEnd};
 pub use fork_token::ForkToken;
 pub use proc_files::ProcFile;
 pub use reports::{Ending, Invariant, Lost, Note, OutOfMemory};
@@ -103,6 +109,8 @@ pub enum Kind {
     SwaponEnd = 17,
     WantDevice = 18,
     Device = 19,
+    Change = 20,
+    ChangeEnd = 21,
 }
 
 /// Bits of the third word of `Hello` besides those of the files.
@@ -256,6 +264,8 @@ impl Message {
             17 => Kind::SwaponEnd,
             18 => Kind::WantDevice,
             19 => Kind::Device,
+            20 => Kind::Change,
+            21 => Kind::ChangeEnd,
             _ => return None,
         })
     }

@@ -1,10 +1,10 @@
 //! The right to write the decisions of a group.
 
-use super::{Decisions, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Scope, VERSION};
+use super::{Decisions, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Progress, Scope, VERSION};
 use crate::devices::{DeviceDescription, DeviceWriter};
 use crate::folio_orders::FolioOrders;
 use crate::segment::Segment;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// The decisions of a group, for their owner: the supervisor, or the embedder. Members have
 /// `&Decisions` and no way to make one of these, so that no store of theirs compiles.
@@ -55,6 +55,11 @@ impl<'a> DecisionsWriter<'a> {
     /// Says whether the group runs.
     pub fn set_state(self, state: GroupState) {
         self.0.state.store(state as u32, Relaxed);
+    }
+
+    /// Says whether the processes of the group go on.
+    pub fn set_progress(self, progress: Progress) {
+        self.0.progress.store(progress as u32, Relaxed);
     }
 
     /// Publishes what a walk over the processes that no member counts has found, in bytes.
@@ -132,5 +137,15 @@ impl<'a> DecisionsWriter<'a> {
         member.end(&segment.header);
         seat.leave();
         segment.header.charge_sank.fetch_add(1, Release);
+    }
+
+    /// [`DecisionsWriter::release`], after which the counters of the process are among those of the
+    /// ended members. For the supervisor: one thread may do so at a time.
+    pub fn retire(self, segment: &Segment, id: u32) {
+        let Some(member) = segment.member(id) else { return };
+        self.0.ended_changes.fetch_add(1, SeqCst);
+        self.0.ended.add_counters(&member.figures);
+        self.release(segment, id);
+        self.0.ended_changes.fetch_add(1, SeqCst);
     }
 }

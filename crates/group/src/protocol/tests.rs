@@ -18,6 +18,26 @@ fn how_a_swapoff_ended_fits_a_message() {
 }
 
 #[test]
+fn changes_and_their_ends_fit_a_message() {
+    for change in [Change::Limit(u64::MAX), Change::Freeze, Change::Thaw] {
+        assert_eq!(Change::unpack(change.pack()), Some(change));
+    }
+    assert_eq!(Change::unpack([3, 0, 0]), None);
+    for end in [
+        ChangeEnd::Done { charge: 1 << 40 },
+        ChangeEnd::NotPermitted,
+        ChangeEnd::Busy,
+        ChangeEnd::TooSmall { least: 8 << 20 },
+        ChangeEnd::NoRoom { charge: u64::MAX },
+        ChangeEnd::Frozen { charge: 7 },
+        ChangeEnd::Unstoppable { process: u32::MAX },
+    ] {
+        assert_eq!(ChangeEnd::unpack(end.pack()), Some(end));
+    }
+    assert_eq!(ChangeEnd::unpack([7, 0, 0]), None);
+}
+
+#[test]
 fn numbers_name_notes_endings_and_reasons() {
     Note::ALL.into_iter().for_each(|note| assert_eq!(Note::from_number(note as u64), Some(note)));
     Ending::ALL.into_iter().for_each(|end| assert_eq!(Ending::from_number(end as u64), Some(end)));

@@ -1,7 +1,10 @@
 //! The groups that run on this machine, as far as the caller may look at them.
 
-use super::{group_memory::GroupView, wire};
-use crate::{devices::ram_name, processes::proc};
+use super::{description::Description, group_memory::GroupView, wire};
+use crate::{
+    devices::ram_name,
+    processes::{peer, proc},
+};
 use folioswap_group::{
     devices::DeviceKind,
     protocol::{Kind, Message},
@@ -18,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A group that answered.
 pub struct Group {
+    /// The user whose group it is, by the kernel's word.
+    pub owner: u32,
+    /// What it says of itself.
+    pub description: Description,
     /// The abstract name of its socket.
     pub socket: String,
     /// Its memories, mapped for reading.
@@ -34,16 +41,27 @@ pub struct Group {
 pub fn running(member: Option<u32>) -> Result<Vec<Group>, GroupError> {
     let mut groups: Vec<Group> = names().iter().filter_map(|name| ask(name)).collect();
     if let Some(pid) = member {
-        groups.retain(|group| {
-            let supervisor = group.memory.group().decisions.supervisor_pid();
-            proc::descends_from(pid, supervisor)
-                || proc::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
-        });
+        groups.retain(|group| group.has_process(pid));
         if groups.is_empty() {
             return Err(GroupError::NoSuchGroup(pid));
         }
     }
     Ok(groups)
+}
+
+impl Group {
+    /// The process id of its supervisor.
+    pub fn supervisor(&self) -> u32 {
+        self.memory.group().decisions.supervisor_pid()
+    }
+
+    /// Whether the process belongs to this group: as a descendant of its supervisor, or as its
+    /// front.
+    pub fn has_process(&self, pid: u32) -> bool {
+        let supervisor = self.supervisor();
+        proc::descends_from(pid, supervisor)
+            || proc::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
+    }
 }
 
 /// Why a command finds no group to act on.
@@ -87,6 +105,10 @@ fn names() -> BTreeSet<String> {
 
 /// The answer of a group to a query.
 pub struct Answer {
+    /// The user whose group it is, by the kernel's word.
+    owner: u32,
+    /// What the group says of itself.
+    description: Description,
     /// The memories of the group, mapped for reading.
     pub memory: GroupView,
     /// The numbers of the devices that [`Answer::directories`] belong to, a bit each.
@@ -99,24 +121,35 @@ pub struct Answer {
 ///
 /// # Errors
 /// `ECONNREFUSED` when no such group runs, `EAGAIN` when it does not answer in time, `EPROTO` for
-/// another answer, `EINVAL` for a group of another version.
+/// another answer, `EINVAL` for a group of another version, `EPERM` when neither root nor our own
+/// user offers that name: whoever may open sockets may call one as a group is called.
 pub fn query(name: &str, patience: Duration) -> Result<Answer, Errno> {
     let socket = wire::connect_to(name)?;
+    let owner = peer::user_of(&socket)?;
+    let own = rustix::process::geteuid();
+    if !(owner.is_root() || own.is_root() || owner == own) {
+        return Err(Errno::PERM);
+    }
     set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
     wire::send(&socket, &Message::new(Kind::Query, [0; 3]), &[])?;
     let answer = wire::receive(&socket)?.filter(|answer| answer.message.kind() == Some(Kind::Answer));
     let answer = answer.ok_or(Errno::PROTO)?;
     let mut descriptors = answer.descriptors.into_iter();
-    let (Some(decisions), Some(segment)) = (descriptors.next(), descriptors.next()) else {
-        return Err(Errno::PROTO);
-    };
+    let mut next = || descriptors.next().ok_or(Errno::PROTO);
+    let (decisions, segment, text) = (next()?, next()?, next()?);
     let memory = GroupView::for_reading(decisions, segment)?;
-    Ok(Answer { memory, with_directory: answer.message.words[0], directories: descriptors.collect() })
+    Ok(Answer {
+        owner: owner.as_raw(),
+        description: Description::of_text(&text)?,
+        memory,
+        with_directory: answer.message.words[0],
+        directories: descriptors.collect(),
+    })
 }
 
 /// Asks a group for all that it knows of itself; `None` for one that does not answer.
 fn ask(name: &str) -> Option<Group> {
-    let Answer { memory, with_directory, directories } = query(name, PATIENCE).ok()?;
+    let Answer { owner, description, memory, with_directory, directories } = query(name, PATIENCE).ok()?;
     let mut directories = directories.into_iter();
     let mut rams = 0..;
     let mut exports = 0..;
@@ -130,7 +163,7 @@ fn ask(name: &str) -> Option<Group> {
     let devices = memory.group().decisions.devices().enumerate();
     let named = devices.map(|(number, (device, _))| name_of(number, device.kind));
     let names = named.map(Option::unwrap_or_default).collect();
-    Some(Group { socket: name.to_owned(), memory, names })
+    Some(Group { owner, description, socket: name.to_owned(), memory, names })
 }
 
 fn path_of(fd: &OwnedFd) -> Option<PathBuf> {

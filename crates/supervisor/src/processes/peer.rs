@@ -39,6 +39,16 @@ impl Peer {
     }
 }
 
+/// The effective user at the other end of a Unix socket, when it connected or began to listen.
+///
+/// # Errors
+/// Of getsockopt(2).
+pub fn user_of(socket: impl AsFd) -> Result<Uid, Errno> {
+    // SAFETY: the kernel writes a `ucred`.
+    let credentials: libc::ucred = unsafe { option(socket.as_fd(), libc::SO_PEERCRED) }?;
+    Ok(Uid::from_raw(credentials.uid))
+}
+
 /// Whether the process of a pidfd exists; one that has ended exists until its parent waits for it,
 /// and keeps its number as long.
 pub fn exists(process: impl AsFd) -> bool {

@@ -4,7 +4,7 @@
 
 use super::{
     Supervisor,
-    connection::{Connection, Role},
+    connection::{Connection, Kinship, Role},
     members::After,
     userfaults::{OWN_MAX, PENDING_MAX},
 };
@@ -94,7 +94,7 @@ impl Connection {
             (Role::New, None) => 1,
             (Role::Waiting { .. }, _) => 2,
             (Role::New, Some(_)) => 3,
-            (Role::Swapoff | Role::Swapon | Role::Member(_), _) => 4,
+            (Role::Swapoff | Role::Swapon | Role::Changing | Role::Member(_), _) => 4,
         }
     }
 }
@@ -112,14 +112,21 @@ impl Supervisor {
 
     /// When the next silent connection is to be closed.
     pub(super) fn silence_due(&self) -> Option<Instant> {
-        self.connections.iter().filter_map(Connection::silence_ends).min()
+        self.connections.iter().filter_map(|connection| self.silence_ends(connection)).min()
+    }
+
+    /// [`Connection::silence_ends`], which waits for the thaw in a frozen group: its processes
+    /// cannot speak.
+    fn silence_ends(&self, connection: &Connection) -> Option<Instant> {
+        let may_speak = self.frozen.is_none() || connection.kinship == Kinship::Stranger;
+        connection.silence_ends().filter(|_| may_speak)
     }
 
     /// Closes the connections that have said nothing for too long, those that a process has too
     /// many, and those for which there are no descriptors. Members are left alone. Must be called
     /// after all messages that waited were read.
     pub(super) fn bound_connections(&mut self, now: Instant) {
-        let silent = |connection: &&Connection| connection.silence_ends().is_some_and(|end| end <= now);
+        let silent = |connection: &&Connection| self.silence_ends(connection).is_some_and(|end| end <= now);
         let silent: Vec<u64> = self.connections.iter().filter(silent).map(|silent| silent.serial).collect();
         self.close(&silent, now);
         let surplus = self.surplus_of_processes();

@@ -29,6 +29,8 @@ pub enum Role {
     Swapoff,
     /// A command that has asked for a swapon and waits for its end.
     Swapon,
+    /// A command that has asked for another limit and waits until the group is within it.
+    Changing,
 }
 
 /// One connection.

@@ -153,6 +153,7 @@ impl Supervisor {
                 After::Close
             }
             (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
+            (Kind::Change, Role::New, _) => self.begin_change(index, message.words, now),
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
             (Kind::Note, _, Kinship::Descendant) => self.note(index, message.words),
             (Kind::HoldUserfault, Role::Member(_), _) => self.hold_own(index, descriptors),
@@ -237,10 +238,13 @@ impl Supervisor {
         ))
     }
 
-    /// Answers a query with the memories of the group, for reading, and the directories of the
-    /// devices.
+    /// Answers a query with the memories of the group, for reading, its description, and the
+    /// directories of the devices.
     fn answer(&self, index: usize) -> After {
         let mut descriptors = self.settings.memory.for_viewers().to_vec();
+        // One of its own for each, since who has it may write to it.
+        let Ok(text) = self.settings.description.to_text() else { return After::Close };
+        descriptors.push(text.as_fd());
         let mut with_directory = 0_u64;
         for (number, device) in self.settings.devices.devices.iter().enumerate() {
             if let Some(directory) = &device.directory {
@@ -303,7 +307,7 @@ impl Supervisor {
         if let Role::Member(id) = connection.role {
             self.totals.sample(group, self.clusters.used());
             self.totals.ended(&group.segment.members[id as usize].figures);
-            writer.release(group.segment, id);
+            writer.retire(group.segment, id);
             self.networks.forget(&connection.links);
             self.clusters.drop_all(writer, &connection.clusters);
             self.orphans.server_left(connection.serial, connection.sender(), connection.userfaults);
@@ -312,6 +316,9 @@ impl Supervisor {
         }
         if matches!(connection.role, Role::Swapoff) {
             self.cancel_swapoff();
+        }
+        if matches!(connection.role, Role::Changing) {
+            self.give_up_limit();
         }
     }
 }

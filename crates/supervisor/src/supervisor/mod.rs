@@ -5,10 +5,13 @@
 //! which holds them together.
 
 mod bounds;
+mod change;
 mod connection;
+mod due;
 mod ending;
 mod failures;
 mod forwards;
+mod freeze;
 mod grants;
 mod members;
 mod pagers;
@@ -24,6 +27,7 @@ use crate::{
     clusters::Clusters,
     devices::{PreparedDevices, networks::Networks},
     ipc::{
+        description::Description,
         group_memory::GroupMemory,
         link::{Link, Packet, Remains},
     },
@@ -39,9 +43,11 @@ use crate::{
     report::{outcome::Outcome, totals::Totals},
 };
 use bounds::Offence;
+use change::LimitChange;
 use connection::{Connection, PendingFork};
 use folioswap_group::{counters::Counter, decisions::Scope, folio_orders::FolioOrders};
 use forwards::Forwards;
+use freeze::Frozen;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -82,6 +88,8 @@ pub struct Settings {
     pub folio_orders: FolioOrders,
     /// The readahead from slow devices, as a power of two of pages.
     pub page_cluster: u32,
+    /// The name, the program and the start, for processes that look.
+    pub description: Description,
     /// The memories of the new group.
     pub memory: GroupMemory,
     /// The swap devices.
@@ -137,6 +145,8 @@ pub struct Supervisor {
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
+    limit_change: Option<LimitChange>,
+    frozen: Option<Frozen>,
     next_drain: Instant,
     next_serial: u64,
     next_probe: Instant,
@@ -243,6 +253,8 @@ impl Supervisor {
             recording,
             swapoff: None,
             swapon: None,
+            limit_change: None,
+            frozen: None,
             next_drain: now,
             next_serial: 1,
             next_probe: now + PROBE_INTERVAL,
@@ -364,28 +376,6 @@ impl Supervisor {
         ended.map(|(_, serial)| serial).collect()
     }
 
-    fn next_due(&self) -> Instant {
-        let mut due = self.census.due();
-        let mut consider = |at: Option<Instant>| due = at.map_or(due, |at| due.min(at));
-        consider(self.forwards.due());
-        consider(self.orphans.due());
-        consider(self.silence_due());
-        consider((!self.connections.is_empty()).then_some(self.next_sample));
-        consider(self.ended_since.filter(|_| !self.reported).map(|since| since + pagers::SETTLES));
-        consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
-        consider(self.clusters.wants_punch().then_some(self.next_punch));
-        consider(self.must_probe().then_some(self.next_probe));
-        consider(self.swapoff.as_ref().map(Swapoff::due));
-        consider(self.swapon.as_ref().map(Swapon::due));
-        due
-    }
-
-    fn must_probe(&self) -> bool {
-        !self.pending.is_empty()
-            || !self.orphans.is_empty()
-            || self.connections.iter().any(Connection::is_waiting)
-    }
-
     /// Waits for children that changed. The tree has nothing left when this process has no child
     /// any more, neither CMD nor an adopted one.
     fn reap(&mut self) -> Remains {
@@ -399,6 +389,9 @@ impl Supervisor {
                 -1 => return Remains::Nothing,
                 _ if pid as u32 == self.cmd => match Outcome::from_wait(status) {
                     Some(outcome) => self.ended = self.ended.or(Some(outcome)),
+                    // The front stops with a CMD that somebody has stopped, and not with one that
+                    // is frozen.
+                    None if self.frozen.is_some() => {}
                     None => self.link.iter().for_each(|link| link.send(&Packet::Stopped(self.cmd))),
                 },
                 _ => {}
@@ -469,6 +462,7 @@ impl Supervisor {
         }
         self.tend_swapoff(now);
         self.tend_swapon(now);
+        self.tend_limit(now);
     }
 
     fn drain_rings(&mut self) {

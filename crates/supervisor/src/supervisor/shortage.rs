@@ -101,7 +101,7 @@ impl Shortage {
     }
 
     /// Forgets what was seen, and the open report.
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) {
         *self = Shortage { refuted: self.refuted, ..Shortage::default() };
     }
 
@@ -129,8 +129,13 @@ impl Supervisor {
     }
 
     /// Looks how full the group is, and ends it if a member has reported that memory is used up and
-    /// all that we see agrees. A swapoff is given up first: it may be what the members lack.
+    /// all that we see agrees. A lower limit that is being tried, or a swapoff, is given up first:
+    /// it may be what the members lack.
     pub(super) fn tend_shortage(&mut self, now: Instant) {
+        if self.frozen.is_some() {
+            // A frozen group stands still, whatever it has.
+            return;
+        }
         let served = self.settings.memory.group().faults_served();
         self.shortage.look(self.fill(), served, now);
         let Some(complaint) = self.shortage.plausible(now) else { return };
@@ -141,6 +146,11 @@ impl Supervisor {
             if self.shortage.next_reading.replace(now + pause).is_none() {
                 self.refute(complaint, charge);
             }
+            return;
+        }
+        if self.limit_change.is_some() {
+            self.give_up_limit();
+            self.shortage.begin_anew();
             return;
         }
         if self.swapoff.is_some() {

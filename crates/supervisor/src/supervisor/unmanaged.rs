@@ -28,6 +28,9 @@ impl Supervisor {
         self.unmanaged = bytes;
         self.settings.memory.writer().publish_census(bytes);
         self.unmanaged_peak = self.unmanaged_peak.max(bytes);
+        if bytes > self.settings.limit && self.limit_change.is_some() {
+            self.give_up_limit();
+        }
         self.excess_walks = if bytes > self.settings.limit { self.excess_walks + 1 } else { 0 };
         if self.excess_walks >= EXCESS_WALKS {
             let message = format!(

@@ -4,7 +4,7 @@ use super::{
     bytes::Bytes,
     world::{CLIENTS, Client, State, World, connection, pair},
 };
-use crate::{ipc::wire, processes::peer, supervisor::connection::Kinship};
+use crate::{ipc::wire, processes::peer, size::LIMIT_MIN, supervisor::connection::Kinship};
 use folioswap_group::{
     protocol::{Kind, Lost, Message, OutOfMemory},
     segment::Segment,
@@ -167,6 +167,14 @@ impl World<'_> {
         let words = [(); 3].map(|()| self.number(bytes));
         let mut message = Message::new(Kind::Hello, words);
         message.kind = kind;
+        if kind == Kind::Change as u32 {
+            match &mut message.words {
+                // The limit stays out of reach, and the children of other tests go on.
+                [0, limit, _] if *limit >= LIMIT_MIN => *limit |= 1 << 32,
+                [what, ..] if *what == 1 => *what = 2,
+                _ => {}
+            }
+        }
         if kind == Kind::DropClusters as u32 {
             let count = bytes.byte();
             message.cluster_count = if count < 32 { count.into() } else { bytes.half_word() };
@@ -246,7 +254,13 @@ fn is_request(kind: u32) -> bool {
     matches!(
         kind,
         Some(
-            Kind::Hello | Kind::WantClusters | Kind::Query | Kind::Swapoff | Kind::Swapon | Kind::WantDevice
+            Kind::Hello
+                | Kind::WantClusters
+                | Kind::Query
+                | Kind::Swapoff
+                | Kind::Swapon
+                | Kind::Change
+                | Kind::WantDevice
         )
     )
 }

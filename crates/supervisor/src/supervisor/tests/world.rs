@@ -13,6 +13,7 @@ use super::{
 use crate::{
     devices::{self, Wanted},
     ipc::{
+        description::Description,
         group_memory::GroupMemory,
         link::{Link, Packet, Remains},
         wire,
@@ -321,6 +322,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         scope: if bits & 1 == 0 { Scope::Total } else { Scope::Resident },
         folio_orders: FolioOrders::ALL,
         page_cluster: 3,
+        description: Description::new(None, &["puppet".into()]),
         memory: GroupMemory::create().expect("memory"),
         devices: devices::prepare_for_one(wanted, &Limits::capture()).expect("devices"),
         file_bytes: u64::MAX,

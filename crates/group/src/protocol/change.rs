@@ -1,0 +1,99 @@
+//! Changes of a running group that a command asks for, and how they ended. Each packs into the
+//! words of a message.
+
+/// A change of a running group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Another limit, in bytes.
+    Limit(u64),
+    /// All processes of the group stop until they are thawed.
+    Freeze,
+    /// They go on.
+    Thaw,
+}
+
+impl Change {
+    /// Packs it into the words of a message.
+    pub const fn pack(self) -> [u64; 3] {
+        match self {
+            Change::Limit(bytes) => [0, bytes, 0],
+            Change::Freeze => [1, 0, 0],
+            Change::Thaw => [2, 0, 0],
+        }
+    }
+
+    /// The inverse of [`Change::pack`]; `None` for words that this version does not know.
+    pub const fn unpack(words: [u64; 3]) -> Option<Self> {
+        Some(match words {
+            [0, bytes, _] => Change::Limit(bytes),
+            [1, ..] => Change::Freeze,
+            [2, ..] => Change::Thaw,
+            _ => return None,
+        })
+    }
+}
+
+/// The end of a change. In all cases but [`ChangeEnd::Done`] the group is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeEnd {
+    /// The change holds: the group is within the new limit, or stands still, or goes on.
+    Done {
+        /// The charge of the group then, in bytes.
+        charge: u64,
+    },
+    /// The sender is neither root nor the user whose group it is.
+    NotPermitted,
+    /// Another change of the limit is under way.
+    Busy,
+    /// The limit is below the least that a program can live in, in bytes.
+    TooSmall {
+        /// That least limit.
+        least: u64,
+    },
+    /// The group did not come within the limit: too much of it cannot leave, or finds no room in
+    /// swap.
+    NoRoom {
+        /// The least charge that was seen, in bytes.
+        charge: u64,
+    },
+    /// The group is frozen, and has more than the limit: nothing leaves a frozen process.
+    Frozen {
+        /// Its charge, in bytes.
+        charge: u64,
+    },
+    /// A process of the group cannot be stopped, because it belongs to another user or because the
+    /// group makes processes without end.
+    Unstoppable {
+        /// The process.
+        process: u32,
+    },
+}
+
+impl ChangeEnd {
+    /// Packs it into the words of a message.
+    pub const fn pack(self) -> [u64; 3] {
+        match self {
+            ChangeEnd::Done { charge } => [0, charge, 0],
+            ChangeEnd::NotPermitted => [1, 0, 0],
+            ChangeEnd::Busy => [2, 0, 0],
+            ChangeEnd::TooSmall { least } => [3, least, 0],
+            ChangeEnd::NoRoom { charge } => [4, charge, 0],
+            ChangeEnd::Frozen { charge } => [5, charge, 0],
+            ChangeEnd::Unstoppable { process } => [6, process as u64, 0],
+        }
+    }
+
+    /// The inverse of [`ChangeEnd::pack`]; `None` for words that this version does not know.
+    pub const fn unpack(words: [u64; 3]) -> Option<Self> {
+        Some(match words {
+            [0, charge, _] => ChangeEnd::Done { charge },
+            [1, ..] => ChangeEnd::NotPermitted,
+            [2, ..] => ChangeEnd::Busy,
+            [3, least, _] => ChangeEnd::TooSmall { least },
+            [4, charge, _] => ChangeEnd::NoRoom { charge },
+            [5, charge, _] => ChangeEnd::Frozen { charge },
+            [6, process, _] => ChangeEnd::Unstoppable { process: process as u32 },
+            _ => return None,
+        })
+    }
+}
