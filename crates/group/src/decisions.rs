@@ -83,6 +83,20 @@ pub enum Progress {
     Frozen = 1,
 }
 
+/// Pressure stall information of the group, as a memory.pressure file of the kernel has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// The share of time in which a thread waited for memory: averages over 10, 60 and 300 s, in
+    /// hundredths of a percent.
+    pub some: [u32; 3],
+    /// That time since the beginning, in microseconds.
+    pub some_total_us: u64,
+    /// The same of the time in which no other thread ran meanwhile.
+    pub full: [u32; 3],
+    /// That time since the beginning, in microseconds.
+    pub full_total_us: u64,
+}
+
 /// What the supervisor has decided, and what it has counted by itself. Written by the owner of the
 /// group alone: the supervisor, or the embedder.
 #[repr(C, align(64))]
@@ -115,6 +129,10 @@ pub struct Decisions {
     ended_changes: AtomicU32,
     /// The counters of members that have ended, added up.
     ended: Figures,
+    /// [`Pressure::some`] and [`Pressure::full`].
+    pressure: [AtomicU32; 6],
+    /// Their totals.
+    pressure_totals_us: [AtomicU64; 2],
     /// The group's devices, by number.
     pub devices: [DeviceEntry; DEVICES_MAX],
     /// The nested groups, by number; entry 0 is unused. All-zero outside of an embedder. Used by
@@ -169,6 +187,13 @@ impl Decisions {
     pub fn progress(&self) -> Progress {
         let is_frozen = self.progress.load(Relaxed) == Progress::Frozen as u32;
         if is_frozen { Progress::Frozen } else { Progress::GoesOn }
+    }
+
+    /// The pressure of the group, as of at most 2 s ago. Cost: eight loads.
+    pub fn pressure(&self) -> Pressure {
+        let [some, full] = [0, 3].map(|first| [0, 1, 2].map(|n| self.pressure[first + n].load(Relaxed)));
+        let [some_total_us, full_total_us] = [0, 1].map(|n| self.pressure_totals_us[n].load(Relaxed));
+        Pressure { some, some_total_us, full, full_total_us }
     }
 
     /// The sum of a counter over the members that have ended.

@@ -1,6 +1,6 @@
 //! The right to write the decisions of a group.
 
-use super::{Decisions, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Progress, Scope, VERSION};
+use super::{Decisions, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION};
 use crate::devices::{DeviceDescription, DeviceWriter};
 use crate::folio_orders::FolioOrders;
 use crate::segment::Segment;
@@ -60,6 +60,16 @@ impl<'a> DecisionsWriter<'a> {
     /// Says whether the processes of the group go on.
     pub fn set_progress(self, progress: Progress) {
         self.0.progress.store(progress as u32, Relaxed);
+    }
+
+    /// Publishes the pressure of the group.
+    pub fn publish_pressure(self, pressure: Pressure) {
+        let Pressure { some, some_total_us, full, full_total_us } = pressure;
+        for (word, value) in self.0.pressure.iter().zip(some.into_iter().chain(full)) {
+            word.store(value, Relaxed);
+        }
+        self.0.pressure_totals_us[0].store(some_total_us, Relaxed);
+        self.0.pressure_totals_us[1].store(full_total_us, Relaxed);
     }
 
     /// Publishes what a walk over the processes that no member counts has found, in bytes.

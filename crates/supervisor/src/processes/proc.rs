@@ -7,6 +7,10 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::{fs, io::Read, path::Path, time::Duration};
 
+/// Units of the times in `/proc/PID/stat` in a second (USER_HZ), on every machine that Linux
+/// supports.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// The fields of `/proc/PID/status` that the census needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -137,6 +141,19 @@ pub fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     // parenthesis.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// The processor time of a process, user and system, in nanoseconds; `None` when it is gone. The
+/// kernel counts it in hundredths of a second.
+pub fn processor_time(pid: u32) -> Option<u64> {
+    parse_processor_time(&text_of(pid, "stat")?)
+}
+
+fn parse_processor_time(stat: &str) -> Option<u64> {
+    // The fields after the name begin with the third, the state.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(user.saturating_add(system).saturating_mul(1_000_000_000 / TICKS_PER_SECOND))
 }
 
 /// Whether `pid` is a descendant of `ancestor`, or `ancestor` itself.

@@ -18,6 +18,8 @@ impl Supervisor {
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));
+        let measures = !self.connections.is_empty() && self.frozen.is_none();
+        consider(measures.then(|| self.pressure.due()));
         consider(self.swapoff.as_ref().map(Swapoff::due));
         consider(self.swapon.as_ref().map(Swapon::due));
         consider(self.limit_change.as_ref().map(LimitChange::due));

@@ -15,6 +15,7 @@ mod freeze;
 mod grants;
 mod members;
 mod pagers;
+mod pressure;
 mod shortage;
 mod swapoff;
 mod swapon;
@@ -48,6 +49,7 @@ use connection::{Connection, PendingFork};
 use folioswap_group::{counters::Counter, decisions::Scope, folio_orders::FolioOrders};
 use forwards::Forwards;
 use freeze::Frozen;
+use pressure::PressureMeter;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -146,6 +148,7 @@ pub struct Supervisor {
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
     limit_change: Option<LimitChange>,
+    pressure: PressureMeter,
     frozen: Option<Frozen>,
     next_drain: Instant,
     next_serial: u64,
@@ -254,6 +257,7 @@ impl Supervisor {
             swapoff: None,
             swapon: None,
             limit_change: None,
+            pressure: PressureMeter::new(now),
             frozen: None,
             next_drain: now,
             next_serial: 1,
@@ -463,6 +467,7 @@ impl Supervisor {
         self.tend_swapoff(now);
         self.tend_swapon(now);
         self.tend_limit(now);
+        self.tend_pressure(now);
     }
 
     fn drain_rings(&mut self) {

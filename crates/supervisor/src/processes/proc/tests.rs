@@ -135,3 +135,11 @@ fn who_is_gone_or_has_other_ancestors_is_a_stranger() {
     // A /proc that is never coherent ends the walk too.
     assert!(!descends_by(9, 1, |pid| (pid == 9).then_some(5)));
 }
+
+#[test]
+fn processor_time_is_read_behind_any_name() {
+    let stat = "7 (a) b 1) S 1 7 7 0 -1 4194304 100 0 0 0 12 30 0 0 20 0 1 0 100 0 0";
+    assert_eq!(parse_processor_time(stat), Some(420_000_000));
+    assert_eq!(parse_processor_time("7 (a) S 1"), None);
+    assert!(processor_time(std::process::id()).is_some());
+}
