@@ -6,10 +6,10 @@
 //! process; it never returns. README.md says where each thing is.
 //!
 //! Arrows between the modules point down in this order: the private `supervisor` (the poll loop and
-//! its decisions) uses all others; [`report`] uses [`recording`] and [`processes`]; [`recording`]
-//! uses [`ipc`]; [`ipc`] uses [`devices`] and [`processes`]; the private `clusters` uses
-//! [`devices`]; [`devices`] uses [`swap_option`] and [`processes`]; [`processes`] and
-//! [`swap_option`] use [`size`].
+//! its decisions) uses all others; [`view`] uses [`report`] and [`ipc`]; [`report`] uses
+//! [`recording`] and [`processes`]; [`recording`] uses [`ipc`]; [`ipc`] uses [`devices`] and
+//! [`processes`]; the private `clusters` uses [`devices`]; [`devices`] uses [`swap_option`] and
+//! [`processes`]; [`processes`] and [`swap_option`] use [`size`].
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("folioswap-supervisor runs on x86_64 Linux only: it depends on that kernel's userfaultfd");
@@ -24,6 +24,7 @@ pub mod report;
 pub mod size;
 mod supervisor;
 pub mod swap_option;
+pub mod view;
 
 pub use supervisor::{Settings, run};
 

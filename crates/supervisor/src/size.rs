@@ -50,6 +50,22 @@ pub fn show(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes} B") } else { ByteSize(bytes).display().iec().to_string() }
 }
 
+/// A size for a column of a table: `40.0M`, `1.2G`, `0`.
+pub fn short(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
+    if bytes == 0 {
+        return "0".to_owned();
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be shown as 1024.0 is 1.0 of the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1}{}", UNITS[unit])
+}
+
 /// A size that `--memory` accepts and where something that cannot be swapped out and has `bytes` by
 /// now finds room: an eighth and 8 MiB above them, since it was stopped while it grew: `70M`.
 pub fn suggest(bytes: u64) -> String {

@@ -27,3 +27,9 @@ fn sizes_read_well() {
     assert_eq!(show(512 << 20), "512.0 MiB");
     assert_eq!(suggest((100 << 20) + 1), "121M");
 }
+
+#[test]
+fn sizes_of_a_column_are_short() {
+    let shown = [0, 512, 40 << 20, (1 << 20) - 1, 1 << 30, u64::MAX].map(short);
+    assert_eq!(shown, ["0", "0.5K", "40.0M", "1.0M", "1.0G", "16.0E"]);
+}
