@@ -28,6 +28,23 @@ pub enum ShmemError {
     TooLarge,
 }
 
+/// Why a limit of a space was not changed. The old one holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The limit is below what the space needs, or below the content that it has.
+    #[error("too small: give at least {least} bytes")]
+    TooSmall {
+        /// The least limit, in bytes.
+        least: u64,
+    },
+    /// The space has no addresses for so much.
+    #[error("too large: give at most {most} bytes")]
+    TooLarge {
+        /// The highest limit, in bytes.
+        most: u64,
+    },
+}
+
 /// Why a space could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {

@@ -60,7 +60,7 @@ mod word;
 
 pub use counters::Counts;
 pub use devices::{CLUSTER_BYTES, DeviceFigures, DeviceIo, DeviceKind, Discard, SwapDevice};
-pub use error::{CreateError, ShmemError};
+pub use error::{CreateError, LimitError, ShmemError};
 pub use folioswap_devices::Orders;
 pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
 pub use options::{HugeAdvice, HugePolicy, Options};

@@ -8,6 +8,9 @@ pub struct Options {
     /// Limit on memory in all: resident folios, compressed store, metadata. At least
     /// [`Options::LEAST_LIMIT`]. Devices in plain RAM do not count.
     pub limit: u64,
+    /// The highest limit that [`ShmemSpace::set_limit`](crate::ShmemSpace::set_limit) may set
+    /// later; less than `limit` means `limit`. It costs addresses only.
+    pub limit_max: u64,
     /// Limit on the content of all objects together, resident or not (tmpfs `size=`); `None`: as
     /// much as finds a place.
     pub size: Option<u64>,
@@ -21,7 +24,7 @@ impl Options {
 
     /// A space with compressed RAM as its only device.
     pub fn within(limit: u64) -> Options {
-        Options { limit, size: None, devices: vec![SwapDevice::store(1)] }
+        Options { limit, limit_max: limit, size: None, devices: vec![SwapDevice::store(1)] }
     }
 
     /// Adds a device.

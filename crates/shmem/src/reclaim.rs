@@ -244,7 +244,7 @@ impl Reclaimer {
                 match due {
                     Due::Memory => {
                         own.wanted.store(false, SeqCst);
-                        space.shrink(space.watermarks.low, Effort::Some);
+                        space.shrink(space.watermarks().low, Effort::Some);
                     }
                     Due::Clusters => {
                         space.swap.devices().give_back(CLUSTERS_KEPT, space.swap.space().file_space());

@@ -2,7 +2,7 @@
 
 use crate::counters::{Counters, Counts};
 use crate::devices::DeviceFigures;
-use crate::error::{CreateError, ShmemError};
+use crate::error::{CreateError, LimitError, ShmemError};
 use crate::folio::{Folios, flag};
 use crate::frames::{BLOCK, Frames, PAGE};
 use crate::lru::Lru;
@@ -29,14 +29,14 @@ const ROUNDS: u32 = 8;
 
 /// Folio memory, swap space and reclaim of one mount; shared by its objects.
 pub struct ShmemSpace {
-    limit: u64,
-    size: Option<u64>,
+    limit: AtomicU64,
+    limit_max: u64,
     pub(crate) folios: Folios,
     pub(crate) frames: Frames,
     pub(crate) lru: Lru,
     /// Pages of content of all objects, resident or not, and their limit.
     content: AtomicU64,
-    content_max: u64,
+    content_max: AtomicU64,
     /// Bytes of the nodes of all maps.
     pub(crate) nodes: Arc<AtomicU64>,
     pub(crate) swap: Swap,
@@ -46,7 +46,6 @@ pub struct ShmemSpace {
     pub(crate) counters: Counters,
     pub(crate) readahead: Mutex<SwapinReadahead>,
     pub(crate) demotion: Mutex<Demotion>,
-    pub(crate) watermarks: Watermarks,
     /// Set when a full scan of the lists freed nothing: until then no other one is tried.
     full_until: Mutex<Option<Instant>>,
     /// None in tests that want no other thread at work.
@@ -121,14 +120,15 @@ impl ShmemSpace {
             doing: "reserving addresses for folios",
             error: std::io::Error::from(std::io::ErrorKind::OutOfMemory),
         };
-        let blocks = (options.limit * ADDRESSES).div_ceil(u64::from(BLOCK) * PAGE as u64);
+        let limit_max = options.limit_max.max(options.limit);
+        let blocks = limit_max.saturating_mul(ADDRESSES).div_ceil(u64::from(BLOCK) * PAGE as u64);
         let count = u32::try_from(blocks * u64::from(BLOCK)).map_err(|_| no_addresses())?;
         let mut space = ShmemSpace {
             folios: Folios::new(count).ok_or_else(no_addresses)?,
             frames: Frames::new(count).ok_or_else(no_addresses)?,
             lru: Lru::new(),
             content: AtomicU64::new(0),
-            content_max: options.size.map_or(u64::MAX, |size| size / PAGE as u64),
+            content_max: AtomicU64::new(options.size.map_or(u64::MAX, |size| size / PAGE as u64)),
             nodes: Arc::new(AtomicU64::new(0)),
             swap: Swap::new(options.devices)?,
             swapoffs: Mutex::new(()),
@@ -136,11 +136,10 @@ impl ShmemSpace {
             counters: Counters::default(),
             readahead: Mutex::new(SwapinReadahead::new()),
             demotion: Mutex::new(Demotion::default()),
-            watermarks: Watermarks::of(options.limit),
             full_until: Mutex::new(None),
             reclaimer: None,
-            limit: options.limit,
-            size: options.size,
+            limit: AtomicU64::new(options.limit),
+            limit_max,
         };
         let mut failed = None;
         let space = Arc::new_cyclic(|own| {
@@ -163,7 +162,7 @@ impl ShmemSpace {
     pub fn statistics(&self) -> Statistics {
         Statistics {
             used: self.used(),
-            limit: self.limit,
+            limit: self.limit(),
             folios: self.frames.used_pages() * PAGE as u64,
             idle: self.frames.idle_pages() * PAGE as u64,
             metadata: self.metadata(),
@@ -171,7 +170,9 @@ impl ShmemSpace {
             stored: self.swap.space().mm_stat().orig_data_size,
             on_file: self.swap.file_bytes(),
             content: self.content.load(Relaxed) * PAGE as u64,
-            content_max: self.size,
+            content_max: Some(self.content_max.load(Relaxed))
+                .filter(|&pages| pages != u64::MAX)
+                .map(|pages| pages * PAGE as u64),
             counts: self.counters.now(),
         }
     }
@@ -196,7 +197,54 @@ impl ShmemSpace {
     }
 
     pub(crate) fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Relaxed)
+    }
+
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        Watermarks::of(self.limit())
+    }
+
+    /// Sets another limit. Where more is in use, contents leave from now on: the space is
+    /// [`within`](Self::is_within_limit) its limit soon, or never, if they find no room. Cost: that
+    /// of waking a thread.
+    ///
+    /// # Errors
+    /// The limit is below [`Options::LEAST_LIMIT`], or above the space's
+    /// [`limit_max`](Options::limit_max).
+    pub fn set_limit(&self, limit: u64) -> Result<(), LimitError> {
+        if limit < Options::LEAST_LIMIT {
+            return Err(LimitError::TooSmall { least: Options::LEAST_LIMIT });
+        }
+        if limit > self.limit_max {
+            return Err(LimitError::TooLarge { most: self.limit_max });
+        }
+        self.limit.store(limit, Relaxed);
+        // A scan that found nothing for the old limit says nothing about this one.
+        *lock(&self.full_until) = None;
+        self.is_within_limit();
+        Ok(())
+    }
+
+    /// Whether no more is in use than the limit; otherwise the thread that reclaims is woken.
+    pub fn is_within_limit(&self) -> bool {
+        let is_within = self.used() <= self.limit();
+        if !is_within && let Some(reclaimer) = &self.reclaimer {
+            reclaimer.signal.wake();
+        }
+        is_within
+    }
+
+    /// Sets another limit on contents (tmpfs `size=`), in bytes, rounded down to pages.
+    ///
+    /// # Errors
+    /// There is more content; the old limit holds then.
+    pub fn set_size(&self, bytes: u64) -> Result<(), LimitError> {
+        let (pages, content) = (bytes / PAGE as u64, self.content.load(Relaxed));
+        if pages < content {
+            return Err(LimitError::TooSmall { least: content * PAGE as u64 });
+        }
+        self.content_max.store(pages, Relaxed);
+        Ok(())
     }
 
     /// Checks the invariants of the swap space, for tests: no other thread may be at work (the
@@ -211,7 +259,8 @@ impl ShmemSpace {
 
     /// Counts more content towards `size`.
     pub(crate) fn charge_content(&self, pages: u64) -> Result<(), ShmemError> {
-        let fits = |now: u64| now.checked_add(pages).filter(|&then| then <= self.content_max);
+        let most = self.content_max.load(Relaxed);
+        let fits = |now: u64| now.checked_add(pages).filter(|&then| then <= most);
         self.content.fetch_update(AcqRel, Relaxed, fits).map(|_| ()).map_err(|_| ShmemError::NoSpace)
     }
 
@@ -221,7 +270,7 @@ impl ShmemSpace {
         let page = PAGE as u64;
         let space = self.swap.space();
         let slots = space.slots().device_info(space.device()).map_or(0, |info| info.pages);
-        let most = self.content_max.min(slots.saturating_add(self.limit() / page));
+        let most = self.content_max.load(Relaxed).min(slots.saturating_add(self.limit() / page));
         let pages = end.div_ceil(page).saturating_sub(offset / page);
         if pages > most { Err(ShmemError::NoSpace) } else { Ok(()) }
     }
@@ -250,7 +299,7 @@ impl ShmemSpace {
 
     pub(crate) fn make_room(&self, urgency: Urgency) -> bool {
         let used = self.used();
-        if used > self.watermarks.high
+        if used > self.watermarks().high
             && let Some(reclaimer) = &self.reclaimer
         {
             reclaimer.signal.wake();
@@ -351,7 +400,7 @@ impl ShmemSpace {
     }
 
     fn give_idle_back(&self) {
-        let room = self.limit.saturating_sub(self.used()) / PAGE as u64;
+        let room = self.limit().saturating_sub(self.used()) / PAGE as u64;
         if self.frames.idle_pages() > room {
             self.frames.trim(&self.folios, room / 2);
         }
@@ -360,6 +409,6 @@ impl ShmemSpace {
 
 impl std::fmt::Debug for ShmemSpace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ShmemSpace").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("ShmemSpace").field("limit", &self.limit()).finish_non_exhaustive()
     }
 }

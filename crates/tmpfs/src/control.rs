@@ -4,6 +4,8 @@
 //! |---|---|---|---|
 //! | `folioswap.stats` | figures, one a line | | |
 //! | `folioswap.swaps` | the devices, in the format of /proc/swaps | | |
+//! | `folioswap.memory` | the limit, and whether it is kept: [`Within`] | another limit | |
+//! | `folioswap.size` | the most contents | another number | |
 //! | `folioswap.swapoff` | the last one's state: [`Swapoff`] | begins one, of a device | ends it |
 //!
 //! The kernel holds a lock of the directory while an attribute is set, so a swapoff runs in a
@@ -29,12 +31,35 @@ use std::{
 const STATS: &[u8] = b"folioswap.stats";
 /// The attribute of the table of devices.
 const SWAPS: &[u8] = b"folioswap.swaps";
+/// The attribute of the limit, in bytes. Reading it also says whether the mount is [`Within`] it.
+pub const MEMORY: &str = "folioswap.memory";
+/// The attribute of the most contents, in bytes.
+pub const SIZE: &str = "folioswap.size";
 /// The attribute of a [`Swapoff`].
 pub const SWAPOFF: &str = "folioswap.swapoff";
 
 /// Returns whether this attribute of the root is a control attribute.
 pub fn is_control(name: &[u8]) -> bool {
-    [STATS, SWAPS, SWAPOFF.as_bytes()].contains(&name)
+    [STATS, SWAPS, SWAPOFF.as_bytes(), MEMORY.as_bytes(), SIZE.as_bytes()].contains(&name)
+}
+
+/// Whether a mount is within its limit. As text: `within`, or `above`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// It is.
+    Limit,
+    /// Contents are still leaving.
+    Above,
+}
+
+impl Within {
+    /// The word of the attribute.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Within::Limit => "within",
+            Within::Above => "above",
+        }
+    }
 }
 
 /// The state of a swapoff. As text: `running`, `done PAGES LOST`, or `failed` and the reason.
@@ -122,17 +147,31 @@ impl Control {
         match name {
             STATS => Ok(tmpfs.figures()),
             SWAPS => Ok(swaps(tmpfs)),
+            name if name == MEMORY.as_bytes() => {
+                let within = if tmpfs.space.is_within_limit() { Within::Limit } else { Within::Above };
+                Ok(format!("{} {}", tmpfs.limit(), within.name()))
+            }
+            name if name == SIZE.as_bytes() => Ok(tmpfs.size().to_string()),
             _ => self.state().last.as_ref().map(|last| last.now().to_string()).ok_or(Errno::NODATA),
         }
     }
 
-    /// Begins a swapoff.
+    /// Begins a swapoff, or sets a limit.
     ///
     /// # Errors
-    /// `EPERM`: the caller is neither root nor the user who mounted; `EOPNOTSUPP`: the attribute
-    /// cannot be set; `EBUSY`: a swapoff is running.
+    /// `EINVAL`, `ERANGE`: the limit is no number, or not possible; `EPERM`: the caller is neither
+    /// root nor the user who mounted; `EOPNOTSUPP`: the attribute cannot be set; `EBUSY`: a swapoff
+    /// is running.
     pub fn set(&self, tmpfs: &Arc<Tmpfs>, uid: u32, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         may(tmpfs, uid, name)?;
+        let number =
+            || std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL);
+        if name == MEMORY.as_bytes() {
+            return tmpfs.set_limit(number()?);
+        }
+        if name == SIZE.as_bytes() {
+            return tmpfs.set_size(number()?);
+        }
         let mut state = self.state();
         if state.last.as_ref().is_some_and(|last| *last.now() == Swapoff::Running) {
             return Err(Errno::BUSY);
@@ -158,6 +197,9 @@ impl Control {
     /// # Errors
     /// Those of [`set`](Self::set); `ENODATA`: there was no swapoff.
     pub fn remove(&self, tmpfs: &Tmpfs, uid: u32, name: &[u8]) -> Result<(), Errno> {
+        if name != SWAPOFF.as_bytes() {
+            return Err(Errno::OPNOTSUPP);
+        }
         may(tmpfs, uid, name)?;
         self.state().last.as_ref().map(|last| last.cancelled.store(true, Relaxed)).ok_or(Errno::NODATA)
     }
@@ -175,7 +217,7 @@ impl Control {
 }
 
 fn may(tmpfs: &Tmpfs, uid: u32, name: &[u8]) -> Result<(), Errno> {
-    if name != SWAPOFF.as_bytes() {
+    if name == STATS || name == SWAPS {
         Err(Errno::OPNOTSUPP)
     } else if uid != 0 && uid != tmpfs.options.root_owner.0 {
         Err(Errno::PERM)

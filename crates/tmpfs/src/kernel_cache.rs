@@ -20,7 +20,10 @@ use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -80,7 +83,7 @@ pub struct KernelCache {
     /// Signals that pages were taken back, or are about to be.
     freed: Condvar,
     /// The pages that the kernel may hold.
-    pages_max: u64,
+    pages_max: AtomicU64,
     /// The number of requests that may wait for [`PATIENCE`] at once.
     patient_max: usize,
 }
@@ -114,7 +117,7 @@ impl KernelCache {
             inner: Mutex::new(inner),
             work: Condvar::new(),
             freed: Condvar::new(),
-            pages_max: bytes_max / PAGE_SIZE,
+            pages_max: AtomicU64::new(bytes_max / PAGE_SIZE),
             patient_max: threads.saturating_sub(2),
         })
     }
@@ -127,7 +130,7 @@ impl KernelCache {
         let patience = if inner.waiting < self.patient_max { PATIENCE } else { SHORT };
         let deadline = Instant::now() + patience;
         let exhausted = inner.exhausted;
-        while inner.account.pages() + count > self.pages_max
+        while inner.account.pages() + count > self.pages_max.load(Relaxed)
             && inner.account.pages() > 0
             && !inner.stopping
             && inner.exhausted == exhausted
@@ -161,7 +164,15 @@ impl KernelCache {
 
     /// Returns the number of pages above which chunks are taken back, so that requests rarely wait.
     fn low(&self) -> u64 {
-        self.pages_max - self.pages_max / 4
+        let most = self.pages_max.load(Relaxed);
+        most - most / 4
+    }
+
+    /// Sets another bound, in bytes. The invalidator takes back what is above it.
+    pub fn set_bound(&self, bytes: u64) {
+        self.pages_max.store(bytes / PAGE_SIZE, Relaxed);
+        self.work.notify_one();
+        self.freed.notify_all();
     }
 
     /// Records that the kernel holds no pages of a file from `page` on.

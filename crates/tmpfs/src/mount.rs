@@ -35,6 +35,8 @@ pub struct MountOptions {
     pub directory: PathBuf,
     /// The limit of daemon and page cache, in bytes; at least [`MEMORY_MIN`].
     pub memory: u64,
+    /// The highest limit that may be set later. It costs addresses only.
+    pub memory_max: u64,
     /// The most contents, in bytes.
     pub size: u64,
     /// The most inodes.
@@ -64,6 +66,11 @@ pub struct Shares {
 /// itself come first; the kernel's page cache gets an eighth.
 pub fn shares(memory: u64, processors: usize) -> Shares {
     let threads = (2 * processors).clamp(4, 16).min((memory / (16 << 20)).max(4) as usize);
+    shares_with(memory, threads)
+}
+
+/// [`shares`] of a mount that has so many threads already.
+pub(crate) fn shares_with(memory: u64, threads: usize) -> Shares {
     let page_cache = (memory / 8).clamp(PAGE_CACHE_MIN, PAGE_CACHE_MAX);
     let fixed = threads as u64 * THREAD_MEMORY + FIXED_MEMORY;
     Shares { threads, page_cache, contents: memory.saturating_sub(page_cache + fixed) }
@@ -134,6 +141,7 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
     let shares = shares(options.memory, processors);
     let space = ShmemSpace::new(folioswap_shmem::Options {
         limit: shares.contents,
+        limit_max: shares_with(options.memory_max.max(options.memory), shares.threads).contents,
         size: Some(options.size),
         devices: options.devices,
     })?;
@@ -150,6 +158,8 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
     let cache = KernelCache::new(shares.page_cache, shares.threads);
     let made = TmpfsOptions {
         inodes_max: options.inodes,
+        memory: options.memory,
+        threads: shares.threads,
         size: options.size,
         huge: options.huge,
         root_permissions: options.mode,

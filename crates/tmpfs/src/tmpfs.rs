@@ -6,10 +6,11 @@ use crate::{
     inode::{Content, Inode, PAGE_SIZE},
     kernel_cache::KernelCache,
     limits::{Charge, DIRECTORY_MEMORY, InodeReservation, Inodes, Memory, XATTR_MEMORY, entry_memory},
+    mount::{MEMORY_MIN, shares_with},
     namespace::Namespace,
     table::InodeTable,
 };
-use folioswap_shmem::{HugePolicy, ShmemObject, ShmemSpace};
+use folioswap_shmem::{HugePolicy, LimitError, ShmemObject, ShmemSpace};
 use fuser::FileType;
 use rustix::io::Errno;
 use std::sync::{
@@ -25,7 +26,11 @@ pub const ROOT: u64 = 1;
 pub struct TmpfsOptions {
     /// The most inodes.
     pub inodes_max: u64,
-    /// The most contents, in bytes, as statfs(2) reports. (The shmem space enforces it.)
+    /// The limit of daemon and page cache with which the mount began, in bytes.
+    pub memory: u64,
+    /// The threads that serve requests.
+    pub threads: usize,
+    /// The most contents with which the mount began, in bytes. (The shmem space enforces it.)
     pub size: u64,
     /// The folios in which contents come.
     pub huge: HugePolicy,
@@ -53,6 +58,8 @@ pub struct Tmpfs {
     pub kernel_cache: Arc<KernelCache>,
     /// The control attributes of the root.
     pub control: Control,
+    /// The limit of daemon and page cache now, in bytes.
+    limit: AtomicU64,
     next_number: AtomicU64,
 }
 
@@ -97,6 +104,7 @@ impl Tmpfs {
             namespace: Namespace::new(ROOT),
             kernel_cache,
             control: Control::default(),
+            limit: AtomicU64::new(options.memory),
             next_number: AtomicU64::new(ROOT + 1),
             inodes: Arc::clone(&inodes),
             memory,
@@ -200,21 +208,66 @@ impl Tmpfs {
         inode.state().xattrs.set_acl(which, value, charge);
     }
 
+    /// Returns the limit of daemon and page cache, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Sets another limit of daemon and page cache. Contents and pages of the kernel's page cache
+    /// leave from now on.
+    ///
+    /// # Errors
+    /// `EINVAL`: the limit is too small for a mount with so many threads; `ERANGE`: it is above the
+    /// highest that the mount may have.
+    pub fn set_limit(&self, bytes: u64) -> Result<(), Errno> {
+        let shares = shares_with(bytes, self.options.threads);
+        if bytes < MEMORY_MIN {
+            return Err(Errno::INVAL);
+        }
+        self.space.set_limit(shares.contents).map_err(|error| match error {
+            LimitError::TooSmall { .. } => Errno::INVAL,
+            LimitError::TooLarge { .. } => Errno::RANGE,
+        })?;
+        self.kernel_cache.set_bound(shares.page_cache);
+        self.limit.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Returns the most contents, in bytes.
+    pub fn size(&self) -> u64 {
+        self.space.statistics().content_max.unwrap_or(self.options.size)
+    }
+
+    /// Sets the most contents, in bytes.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is more content, or not one page has room.
+    pub fn set_size(&self, bytes: u64) -> Result<(), Errno> {
+        if bytes < PAGE_SIZE {
+            return Err(Errno::INVAL);
+        }
+        self.space.set_size(bytes).map_err(|_| Errno::INVAL)
+    }
+
     /// Returns figures for people and programs, a name and a number on each line: sizes in bytes,
     /// counters since the mount, with the kernel's names where it has them.
     pub fn figures(&self) -> String {
         let (space, cache) = (self.space.statistics(), self.kernel_cache.statistics());
         let rows = [
+            ("memory", self.limit()),
             ("memory_limit", space.limit),
             ("memory_used", space.used),
             ("folios", space.folios),
             ("idle", space.idle),
             ("metadata", space.metadata),
             ("content", space.content),
-            ("content_max", self.options.size),
+            ("content_max", self.size()),
             ("store", space.store),
             ("stored", space.stored),
             ("on_file", space.on_file),
+            ("pswpin", space.counts.pswpin),
+            ("pswpout", space.counts.pswpout),
+            ("pgmajfault", space.counts.pgmajfault),
             ("inodes", self.inodes.used()),
             ("inodes_max", self.inodes.max()),
             ("inodes_known", self.table.len() as u64),

@@ -186,6 +186,7 @@ fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError
     Ok(MountOptions {
         directory: mount_point(&arguments.directory)?,
         memory: arguments.memory,
+        memory_max: ram,
         size: contents,
         inodes: arguments.inodes.unwrap_or(ram / PAGE_SIZE / 2),
         huge: arguments.huge.into(),

@@ -136,7 +136,7 @@ impl ShmemBuilder {
         if let Some(SwapFile { directory, max }) = swap_file {
             devices.push(SwapDevice::temporary(&directory, max, 0).map_err(failed)?);
         }
-        let options = Options { limit, size, devices };
+        let options = Options { limit, limit_max: limit, size, devices };
         let space = folioswap_shmem::ShmemSpace::new(options).map_err(failed)?;
         Ok(ShmemSpace(Arc::new(Inner { space: ManuallyDrop::new(space), process: process(), _aside: aside })))
     }

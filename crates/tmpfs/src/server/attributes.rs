@@ -130,7 +130,7 @@ pub fn list_extended(server: &Server, request: &Request, inode: INodeNo, size: u
 /// Does statfs(2).
 pub fn of_file_system(tmpfs: &Tmpfs, reply: ReplyStatfs) {
     let block = PAGE_SIZE;
-    let (blocks, used) = (tmpfs.options.size / block, tmpfs.space.statistics().content / block);
+    let (blocks, used) = (tmpfs.size() / block, tmpfs.space.statistics().content / block);
     let free = blocks.saturating_sub(used);
     let inodes = &tmpfs.inodes;
     let inodes_free = inodes.max().saturating_sub(inodes.used());
