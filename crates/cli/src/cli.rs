@@ -4,6 +4,7 @@ use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::mount::arguments::{MountArguments, UmountArguments};
+use crate::operate::arguments::{FreezeArguments, PsArguments, SetArguments, StatsArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::decisions::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
@@ -24,6 +25,8 @@ Examples:
         take the limit of the container (cgroup) that we are in
   folioswap mount /mnt/build --memory 1G --size 8G
         a tmpfs of up to 8 GiB whose contents live in 1 GiB
+  folioswap ps
+        the groups and mounts that run now; `set` changes their limit, `stats` shows their counters
   folioswap swapon --show
         the swap devices of everything that runs now
   folioswap doctor
@@ -102,6 +105,16 @@ pub enum Command {
     Mount(MountArguments),
     /// Unmount it, also when its daemon was killed
     Umount(UmountArguments),
+    /// List the groups and mounts that run
+    Ps(PsArguments),
+    /// Show what has happened in a group or mount so far
+    Stats(StatsArguments),
+    /// Change the limit of a group, or of a mount, while it runs
+    Set(SetArguments),
+    /// Stop all processes of a group where they are
+    Freeze(FreezeArguments),
+    /// Let a frozen group go on
+    Thaw(FreezeArguments),
     /// Take a swap device of a running group, or of a mount, out of use
     Swapoff(SwapoffArguments),
     /// Show the swap devices of running groups, or add one
@@ -147,6 +160,9 @@ pub struct RunArguments {
     /// Limit of the whole process tree [default: that of the cgroup we are in]
     #[arg(short, long, value_name = "SIZE", value_parser = size::parse_limit)]
     pub memory: Option<u64>,
+    /// Name for `folioswap ps`, `top`, `set` and the like [default: that of the program]
+    #[arg(long, value_name = "NAME", value_parser = folioswap_supervisor::ipc::description::parse_name)]
+    pub name: Option<String>,
     /// What the limit counts
     #[arg(long, value_enum, default_value_t, value_name = "SCOPE")]
     pub memory_scope: ScopeArgument,
@@ -166,9 +182,6 @@ pub struct RunArguments {
     pub swap: Vec<SwapOption>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
-    /// Name for `folioswap ps`, `top`, `set` and the like [default: that of the program]
-    #[arg(long, value_name = "NAME", value_parser = folioswap_supervisor::ipc::description::parse_name)]
-    pub name: Option<String>,
     pub swap_dir: Option<PathBuf>,
     /// Most that the built-in swap file may take; 0: no file [default: half of the free space of
     /// its disk]

@@ -1,12 +1,10 @@
 //! Every way in which folioswap refuses, with its exit status. Each message says what to do next.
-
 use folioswap_supervisor::{
     devices::DeviceError,
     ipc::groups::GroupError,
     processes::{limits::LimitsError, program::ProgramError},
 };
 use std::{io, path::PathBuf};
-
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -112,6 +110,9 @@ pub enum Error {
     /// `mount`, `umount`, or `swapoff` of a mount failed.
     #[error(transparent)]
     Mount(#[from] crate::mount::MountCommandError),
+    /// `ps`, `stats`, `set`, `freeze` or `thaw` failed.
+    #[error(transparent)]
+    Operate(#[from] crate::operate::OperateError),
     /// There is no group to act on, or more than one.
     #[error(transparent)]
     Group(#[from] GroupError),
@@ -125,7 +126,6 @@ pub enum Error {
     #[error("cannot write: {0}")]
     Output(io::Error),
 }
-
 impl Error {
     /// The exit status for this error, as in env(1).
     pub fn status(&self) -> i32 {
@@ -138,7 +138,6 @@ impl Error {
             _ => crate::STATUS_REFUSED,
         }
     }
-
     /// Makes the function for `map_err` on a step of the start.
     pub fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::System { doing, source: source.into() }

@@ -26,6 +26,7 @@ mod lab;
 mod manual;
 mod mkswap;
 mod mount;
+mod operate;
 mod run;
 mod swapoff;
 mod swapon;
@@ -58,9 +59,19 @@ pub fn main() -> i32 {
         Command::Mount(arguments) => mount::mount(&arguments),
         Command::Umount(arguments) => mount::umount(&arguments),
         Command::Swapoff(arguments) => swapoff::swapoff(&arguments),
+        Command::Ps(arguments) => operate::ps::ps(&arguments),
+        Command::Stats(arguments) => operate::stats::stats(&arguments),
+        Command::Set(arguments) => operate::set::set(&arguments),
+        Command::Freeze(arguments) => operate::change::freeze(&arguments),
+        Command::Thaw(arguments) => operate::change::thaw(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),
     };
+    status_of(result)
+}
+
+/// The exit status of a command, whose error is printed.
+fn status_of(result: Result<i32, error::Error>) -> i32 {
     result.unwrap_or_else(|error| {
         eprintln!("folioswap: {error}");
         error.status()

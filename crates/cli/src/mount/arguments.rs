@@ -24,8 +24,8 @@ Examples:
         what is on it is read back, and it is closed, while the mount is in use
   folioswap mount /mnt/x -m 1G --foreground
         stay in the foreground; Ctrl-C unmounts
-  getfattr --only-values -n folioswap.stats /mnt/build
-        figures of a mount
+  folioswap stats /mnt/build
+        figures of a mount; `folioswap set` changes its limits
   folioswap umount /mnt/build
         unmount; the contents are gone
 

@@ -6,7 +6,7 @@
 pub mod arguments;
 mod daemon;
 mod devices;
-mod mounts;
+pub mod mounts;
 mod swapoff;
 mod umount;
 

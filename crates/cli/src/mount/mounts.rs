@@ -18,6 +18,34 @@ pub struct OurMount {
     pub number: Option<(u32, u32)>,
 }
 
+/// A mount of ours, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    /// The directory that it is mounted on.
+    pub directory: PathBuf,
+    /// The user who mounted it, by the kernel's word.
+    pub owner: u32,
+}
+
+/// All mounts of ours, in the order in which they were made.
+pub fn ours() -> Vec<MountPoint> {
+    listed(&fs::read("/proc/self/mountinfo").unwrap_or_default())
+}
+
+fn listed(mountinfo: &[u8]) -> Vec<MountPoint> {
+    let row = |line: &[u8]| {
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        let separator = words.iter().position(|word| *word == b"-")?;
+        let (point, kind, source) = (words.get(4)?, words.get(separator + 1)?, words.get(separator + 2)?);
+        let is_ours = kind.starts_with(b"fuse") && *source == folioswap_tmpfs::SOURCE.as_bytes();
+        let mut options = words.get(separator + 3)?.split(|&byte| byte == b',');
+        let owner = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+        let owner = std::str::from_utf8(owner).ok()?.parse().ok()?;
+        is_ours.then(|| MountPoint { directory: unescape(point), owner })
+    };
+    mountinfo.split(|&byte| byte == b'\n').filter_map(row).collect()
+}
+
 /// The topmost mount on this path, if it is one of ours. The path must be absolute and without
 /// links.
 pub fn ours_at(path: &Path) -> Option<OurMount> {

@@ -21,3 +21,15 @@ fn escapes_are_read() {
     assert_eq!(unescape(br"/a\040\134b\"), Path::new(r"/a \b\"));
     assert_eq!(unescape(br"/\0"), Path::new(r"/\0"));
 }
+
+#[test]
+fn all_mounts_of_ours_are_listed_with_their_owners() {
+    let table = b"24 1 0:22 / / rw - ext4 /dev/sda rw\n\
+        30 24 0:40 / /mnt/a\\040b rw,nosuid - fuse folioswap rw,user_id=1000,group_id=1000\n\
+        31 24 0:41 / /mnt/c rw - fuse other rw,user_id=0,group_id=0\n\
+        32 24 0:42 / /mnt/d rw shared:7 - fuse folioswap rw,user_id=0,group_id=0,allow_other\n\
+        33 24 0:43 / /mnt/e rw - fuse folioswap rw,user_id=\xff\n";
+    let point = |directory: &str, owner| MountPoint { directory: directory.into(), owner };
+    assert_eq!(listed(table), [point("/mnt/a b", 1000), point("/mnt/d", 0)]);
+    assert_eq!(listed(b""), []);
+}

@@ -1,0 +1,135 @@
+//! `folioswap set`: another limit for a group or a mount that is in use.
+
+use super::{
+    OperateError,
+    arguments::SetArguments,
+    change,
+    mounts::{self, MountSnapshot},
+    targets::{self, Target},
+};
+use crate::{error::Error, host, mount::mounts::MountPoint};
+use folioswap_group::protocol::Change;
+use folioswap_supervisor::size;
+use folioswap_tmpfs::{MEMORY, SIZE, Within};
+use rustix::{
+    fs::{XattrFlags, setxattr},
+    io::Errno,
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A limit above so many times the machine's memory is taken for a mistake.
+const LIMIT_PER_RAM_MAX: u64 = 1024;
+/// The time between two questions to a mount.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The old limit of a mount holds again when no content has left for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The command.
+///
+/// # Errors
+/// [`OperateError`]; the old limits hold.
+pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
+    let ram = host::memory_bytes();
+    if let Some(given) = arguments.memory.filter(|given| given / LIMIT_PER_RAM_MAX > ram) {
+        return Err(OperateError::TooLarge { given: size::show(given), ram: size::show(ram) }.into());
+    }
+    match targets::find(&arguments.target)? {
+        Target::Group(group) => {
+            if let Some(bytes) = arguments.size {
+                return Err(OperateError::NoSize(size::show(bytes)).into());
+            }
+            if let Some(bytes) = arguments.memory {
+                change::ask(&group, Change::Limit(bytes))?;
+            }
+        }
+        Target::Mount(point) => set_mount(&point, arguments.memory, arguments.size)?,
+    }
+    Ok(0)
+}
+
+/// Sets the limits of a mount, that of memory first: it is the one that may fail.
+///
+/// # Errors
+/// [`OperateError`]; the old limits hold.
+pub fn set_mount(point: &MountPoint, memory: Option<u64>, contents: Option<u64>) -> Result<(), OperateError> {
+    let before = MountSnapshot::read(point)?;
+    if let Some(bytes) = contents.filter(|bytes| *bytes < before.get("content").max(4096)) {
+        let reason = format!(
+            "--size {}: it has {} of contents; remove some, or give more",
+            size::show(bytes),
+            size::show(before.get("content"))
+        );
+        return Err(refused(point, reason));
+    }
+    if let Some(bytes) = memory {
+        set_memory(point, before.limit(), bytes)?;
+    }
+    if let Some(bytes) = contents
+        && let Err(error) = put(point, SIZE, bytes)
+    {
+        if memory.is_some() {
+            put(point, MEMORY, before.limit())?;
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn set_memory(point: &MountPoint, before: u64, bytes: u64) -> Result<(), OperateError> {
+    put(point, MEMORY, bytes)?;
+    let (mut least, mut sank_at) = (u64::MAX, Instant::now());
+    loop {
+        let told = mounts::ask(&point.directory, MEMORY).map_err(|errno| system(point, errno))?;
+        if told.ends_with(Within::Limit.name()) {
+            return Ok(());
+        }
+        let used = MountSnapshot::read(point)?.charge();
+        if used < least {
+            (least, sank_at) = (used, Instant::now());
+        }
+        if sank_at.elapsed() >= PATIENCE {
+            put(point, MEMORY, before)?;
+            let reason = format!(
+                "it does not come below {}, more than {}: swap is full, or inodes take the rest; the old limit holds. Give at \
+                 least --memory {}",
+                size::show(least),
+                size::show(bytes),
+                size::suggest(least)
+            );
+            return Err(refused(point, reason));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn put(point: &MountPoint, attribute: &str, bytes: u64) -> Result<(), OperateError> {
+    let set = setxattr(&point.directory, attribute, bytes.to_string().as_bytes(), XattrFlags::empty());
+    set.map_err(|errno| match errno {
+        Errno::PERM | Errno::ACCESS => refused(point, "only root or who mounted it may change it".to_owned()),
+        Errno::INVAL if attribute == MEMORY => refused(
+            point,
+            format!(
+                "--memory {} is too small for a mount, whose daemon has threads and tables too: give at least {}",
+                size::show(bytes),
+                size::show(folioswap_tmpfs::MEMORY_MIN)
+            ),
+        ),
+        Errno::RANGE => refused(
+            point,
+            format!("--memory {} is more than this machine's RAM ({})", size::show(bytes), size::show(host::memory_bytes())),
+        ),
+        Errno::OPNOTSUPP => refused(point, "its daemon speaks another version".to_owned()),
+        errno => system(point, errno),
+    })
+}
+
+fn refused(point: &MountPoint, reason: String) -> OperateError {
+    OperateError::Refused { target: point.directory.display().to_string(), reason }
+}
+
+fn system(point: &MountPoint, errno: Errno) -> OperateError {
+    OperateError::System { target: point.directory.display().to_string(), source: errno.into() }
+}
