@@ -359,6 +359,9 @@ fn wrong_inputs_are_refused() {
         (&["run", "--name", "a b", "-m", "64M", "--", "true"], &["letters, digits"]),
         (&["run", "--name", "", "-m", "64M", "--", "true"], &["letters, digits"]),
         (&["run", "--name", "acc-wrong", "-m", "64M", "--", "true"], &["runs already"]),
+        (&["top"], &["needs a terminal", "folioswap ps"]),
+        (&["top", "--delay", "0"], &["0.1 to 3600"]),
+        (&["top", "--delay", "soon"], &["0.1 to 3600"]),
     ];
     for (words, said) in cases {
         let output = run_folioswap(words);

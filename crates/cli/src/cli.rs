@@ -5,6 +5,7 @@ use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
 use crate::mount::arguments::{MountArguments, UmountArguments};
 use crate::operate::arguments::{FreezeArguments, PsArguments, SetArguments, StatsArguments};
+use crate::top::TopArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use folioswap_group::decisions::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
@@ -107,6 +108,8 @@ pub enum Command {
     Umount(UmountArguments),
     /// List the groups and mounts that run
     Ps(PsArguments),
+    /// Show groups and mounts live
+    Top(TopArguments),
     /// Show what has happened in a group or mount so far
     Stats(StatsArguments),
     /// Change the limit of a group, or of a mount, while it runs

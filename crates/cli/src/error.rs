@@ -113,6 +113,9 @@ pub enum Error {
     /// `ps`, `stats`, `set`, `freeze` or `thaw` failed.
     #[error(transparent)]
     Operate(#[from] crate::operate::OperateError),
+    /// `top` has no terminal.
+    #[error(transparent)]
+    Top(#[from] crate::top::TopError),
     /// There is no group to act on, or more than one.
     #[error(transparent)]
     Group(#[from] GroupError),

@@ -30,6 +30,7 @@ mod operate;
 mod run;
 mod swapoff;
 mod swapon;
+mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -60,6 +61,7 @@ pub fn main() -> i32 {
         Command::Umount(arguments) => mount::umount(&arguments),
         Command::Swapoff(arguments) => swapoff::swapoff(&arguments),
         Command::Ps(arguments) => operate::ps::ps(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Stats(arguments) => operate::stats::stats(&arguments),
         Command::Set(arguments) => operate::set::set(&arguments),
         Command::Freeze(arguments) => operate::change::freeze(&arguments),
