@@ -8,7 +8,9 @@ use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, skip};
 use serde_json::Value;
 use std::fs;
-use std::process::Output;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
@@ -286,6 +288,99 @@ fn only_root_and_the_owner_change_a_group_and_only_from_outside() {
     drop(fs::remove_file(&go));
     assert_eq!(outcome.code, Some(7), "{}", outcome.describe());
     assert_eq!(outcome.stderr.matches("no process of the group itself").count(), 2, "{}", outcome.stderr);
+}
+
+/// Checks what the OpenMetrics format asks of a text: each sample belongs to the family before it,
+/// has a value that is a number, and the text ends.
+#[track_caller]
+fn check_metrics(text: &str, group: &str) {
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let (mut family, mut types, mut samples) = (String::new(), 0, 0);
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["#", "HELP", name, ..] => family = (*name).to_owned(),
+            ["#", "TYPE", name, "gauge" | "counter"] => {
+                assert_eq!(*name, family, "{line}");
+                types += 1;
+            }
+            ["#", "UNIT", name, unit] => assert!(*name == family && name.ends_with(unit), "{line}"),
+            ["#", "EOF"] => {}
+            _ => {
+                let (name, value) =
+                    (line.split(['{', ' ']).next().unwrap_or_default(), words[words.len() - 1]);
+                assert!(name == family || name == format!("{family}_total"), "{line} in {family}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                samples += 1;
+            }
+        }
+    }
+    assert!(types > 30 && samples >= 30, "{types} families, {samples} samples");
+    let limit = format!("folioswap_group_limit_bytes{{group=\"{group}\"");
+    let line =
+        text.lines().find(|line| line.starts_with(&limit)).unwrap_or_else(|| panic!("no {limit} in {text}"));
+    assert_eq!(line.split(' ').next_back().and_then(|value| value.parse().ok()), Some((64 * MIB) as f64));
+}
+
+#[test]
+fn metrics_are_served_and_written() {
+    only_folioswap!();
+    let mut running = start("acc-metrics", 64 * MIB, &["sh", "-c", "echo here; exec sleep 600"]);
+    running.wait_for_output("here");
+    check_metrics(&done(&run_folioswap(&["metrics", "-"])), "acc-metrics");
+    let folioswap = folioswap_acceptance::programs::folioswap();
+    // Port 0 is one that is free; which, it says.
+    let mut exporter = Command::new(&folioswap)
+        .args(["metrics", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut said = String::new();
+    BufReader::new(exporter.stderr.take().expect("a pipe")).read_line(&mut said).expect("said");
+    let address = said
+        .trim()
+        .rsplit_once("http://")
+        .and_then(|(_, rest)| rest.strip_suffix("/metrics"))
+        .expect("an address");
+    let ask = |request: &str| {
+        let mut client = TcpStream::connect(address).expect("connected");
+        client.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("answered");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
+    };
+    // Whoever connects and says nothing holds the others up for 2 s at most.
+    let _silent = TcpStream::connect(address).expect("connected");
+    let (head, body) = ask("GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/openmetrics-text"), "{head}");
+    check_metrics(&body, "acc-metrics");
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 405"));
+    assert!(ask("\r\n\r\n").0.starts_with("HTTP/1.1 405"));
+    // The address is taken.
+    refused(&run_folioswap(&["metrics", address]), 125, &[address, "give a free one"]);
+    drop(exporter.kill());
+    drop(exporter.wait());
+    let file = std::env::temp_dir().join(format!("folioswap-acc-{}.prom", std::process::id()));
+    let mut writer = Command::new(&folioswap)
+        .arg("metrics")
+        .arg(&file)
+        .args(["--interval", "1"])
+        .spawn()
+        .expect("started");
+    wait_until("the file is there", || file.exists());
+    check_metrics(&fs::read_to_string(&file).expect("readable"), "acc-metrics");
+    let first = fs::metadata(&file).and_then(|data| data.modified()).expect("a time");
+    wait_until("it is written anew", || {
+        fs::metadata(&file).and_then(|data| data.modified()).is_ok_and(|time| time > first)
+    });
+    drop(writer.kill());
+    drop(writer.wait());
+    drop(fs::remove_file(&file));
+    refused(&run_folioswap(&["metrics", "/nowhere/at/all.prom"]), 125, &["/nowhere/at/all.prom"]);
+    refused(&run_folioswap(&["metrics", "a.prom", "--interval", "0"]), 125, &["1..=3600"]);
+    running.signal(libc::SIGKILL);
 }
 
 /// A program that waits for its memory most of the time is seen to do so, and one that does not is

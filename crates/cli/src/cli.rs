@@ -3,6 +3,7 @@
 use crate::bench::arguments::BenchArguments;
 use crate::folio_option::FolioOption;
 use crate::lab::arguments::LabArguments;
+use crate::metrics::MetricsArguments;
 use crate::mount::arguments::{MountArguments, UmountArguments};
 use crate::operate::arguments::{FreezeArguments, PsArguments, SetArguments, StatsArguments};
 use crate::top::TopArguments;
@@ -110,6 +111,8 @@ pub enum Command {
     Ps(PsArguments),
     /// Show groups and mounts live
     Top(TopArguments),
+    /// Serve figures of groups and mounts to Prometheus, or write them to a file
+    Metrics(MetricsArguments),
     /// Show what has happened in a group or mount so far
     Stats(StatsArguments),
     /// Change the limit of a group, or of a mount, while it runs

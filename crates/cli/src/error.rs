@@ -116,6 +116,9 @@ pub enum Error {
     /// `top` has no terminal.
     #[error(transparent)]
     Top(#[from] crate::top::TopError),
+    /// `metrics` has no address or file.
+    #[error(transparent)]
+    Metrics(#[from] crate::metrics::MetricsError),
     /// There is no group to act on, or more than one.
     #[error(transparent)]
     Group(#[from] GroupError),

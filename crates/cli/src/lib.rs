@@ -4,12 +4,10 @@
 //! the *front*, which the user started and whose exit status is the program's (`front.rs`); the
 //! *supervisor*, which owns everything that the members of the group share (crate
 //! `folioswap-supervisor`); and CMD, the supervisor's child.
-
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(
     "folioswap runs on x86_64 Linux only (6.8 or later): it depends on that kernel's userfaultfd and on x86_64 page sizes"
 );
-
 mod agent;
 mod bench;
 mod cgroup;
@@ -24,6 +22,7 @@ mod front;
 mod host;
 mod lab;
 mod manual;
+mod metrics;
 mod mkswap;
 mod mount;
 mod operate;
@@ -31,13 +30,10 @@ mod run;
 mod swapoff;
 mod swapon;
 mod top;
-
 use clap::Parser;
 use cli::{Cli, Command};
 use folioswap_supervisor::processes::{descriptors, signals};
-
 pub use folioswap_supervisor::STATUS_REFUSED;
-
 /// Runs the command that the arguments ask for; returns the exit status.
 pub fn main() -> i32 {
     let inherited = signals::Inherited::capture();
@@ -62,6 +58,7 @@ pub fn main() -> i32 {
         Command::Swapoff(arguments) => swapoff::swapoff(&arguments),
         Command::Ps(arguments) => operate::ps::ps(&arguments),
         Command::Top(arguments) => top::top(&arguments),
+        Command::Metrics(arguments) => metrics::metrics(&arguments),
         Command::Stats(arguments) => operate::stats::stats(&arguments),
         Command::Set(arguments) => operate::set::set(&arguments),
         Command::Freeze(arguments) => operate::change::freeze(&arguments),
@@ -71,7 +68,6 @@ pub fn main() -> i32 {
     };
     status_of(result)
 }
-
 /// The exit status of a command, whose error is printed.
 fn status_of(result: Result<i32, error::Error>) -> i32 {
     result.unwrap_or_else(|error| {
