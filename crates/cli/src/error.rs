@@ -1,10 +1,12 @@
 //! Every way in which folioswap refuses, with its exit status. Each message says what to do next.
+
 use folioswap_supervisor::{
     devices::DeviceError,
     ipc::groups::GroupError,
     processes::{limits::LimitsError, program::ProgramError},
 };
 use std::{io, path::PathBuf};
+
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -119,6 +121,9 @@ pub enum Error {
     /// `metrics` has no address or file.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::MetricsError),
+    /// mount(8) asks for something that we do not know.
+    #[error(transparent)]
+    Helper(#[from] crate::mount::helper::HelperError),
     /// There is no group to act on, or more than one.
     #[error(transparent)]
     Group(#[from] GroupError),
@@ -132,18 +137,20 @@ pub enum Error {
     #[error("cannot write: {0}")]
     Output(io::Error),
 }
+
 impl Error {
     /// The exit status for this error, as in env(1).
     pub fn status(&self) -> i32 {
         match self {
             Error::Program(error) => error.status(),
             // The status of mount(8), umount(8) and swapoff(8).
-            Error::Mount(_) | Error::Swapoff(_) => 1,
+            Error::Mount(_) | Error::Helper(_) | Error::Swapoff(_) => 1,
             // The status that a shell gives for SIGINT.
             Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,
         }
     }
+
     /// Makes the function for `map_err` on a step of the start.
     pub fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::System { doing, source: source.into() }

@@ -4,10 +4,12 @@
 //! the *front*, which the user started and whose exit status is the program's (`front.rs`); the
 //! *supervisor*, which owns everything that the members of the group share (crate
 //! `folioswap-supervisor`); and CMD, the supervisor's child.
+
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(
     "folioswap runs on x86_64 Linux only (6.8 or later): it depends on that kernel's userfaultfd and on x86_64 page sizes"
 );
+
 mod agent;
 mod bench;
 mod cgroup;
@@ -30,14 +32,21 @@ mod run;
 mod swapoff;
 mod swapon;
 mod top;
+
 use clap::Parser;
 use cli::{Cli, Command};
 use folioswap_supervisor::processes::{descriptors, signals};
+
 pub use folioswap_supervisor::STATUS_REFUSED;
+
 /// Runs the command that the arguments ask for; returns the exit status.
 pub fn main() -> i32 {
     let inherited = signals::Inherited::capture();
     descriptors::fill_standard();
+    let mut words = std::env::args_os();
+    if words.next().is_some_and(|program| mount::helper::is_helper(&program)) {
+        return status_of(mount::helper::mount(&words.collect::<Vec<_>>()));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -68,6 +77,7 @@ pub fn main() -> i32 {
     };
     status_of(result)
 }
+
 /// The exit status of a command, whose error is printed.
 fn status_of(result: Result<i32, error::Error>) -> i32 {
     result.unwrap_or_else(|error| {

@@ -8,6 +8,7 @@ use super::{
 };
 use folioswap_supervisor::devices::networks::Networks;
 use folioswap_tmpfs::{MountOptions, Mounted};
+use sd_notify::NotifyState;
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
@@ -33,7 +34,12 @@ pub fn foreground(options: MountOptions, devices: MountDevices) -> Result<(), Mo
     prepare();
     let directory = options.directory.clone();
     let (mounted, _networks) = start(options, devices)?;
-    serve(mounted, ending, &directory)
+    // For a unit of Type=notify; without one there is nobody to tell.
+    let status = format!("mounted on {}", directory.display());
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    let ended = serve(mounted, ending, &directory);
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    ended
 }
 
 /// Mounts. The returned networks serve the network devices of the mount as long as they live.

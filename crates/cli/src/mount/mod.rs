@@ -6,6 +6,7 @@
 pub mod arguments;
 mod daemon;
 mod devices;
+pub mod helper;
 pub mod mounts;
 mod swapoff;
 mod umount;
