@@ -6,8 +6,9 @@ use crate::mount::mounts::{self, MountPoint};
 use rustix::{fs::getxattr, io::Errno};
 use serde_json::{Map, Value, json};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -37,12 +38,11 @@ impl MountSnapshot {
     /// [`OperateError::Mount`]: the daemon does not answer, or may not be asked.
     pub fn read(point: &MountPoint) -> Result<Self, OperateError> {
         let failed = |reason: String| OperateError::Mount { directory: point.directory.clone(), reason };
-        let (stats, swaps) = within_patience({
-            let directory = point.directory.clone();
-            move || Ok((ask(&directory, "folioswap.stats")?, ask(&directory, "folioswap.swaps")?))
-        })
-        .ok_or_else(|| failed("its daemon is stopped, or hangs".to_owned()))?
-        .map_err(|errno: Errno| failed(errno.to_string()))?;
+        let asked = point.directory.clone();
+        let ask_both = move || Ok((ask(&asked, "folioswap.stats")?, ask(&asked, "folioswap.swaps")?));
+        let (stats, swaps) = within_patience(&point.directory, ask_both)
+            .ok_or_else(|| failed("its daemon is stopped, or hangs".to_owned()))?
+            .map_err(|errno: Errno| failed(errno.to_string()))?;
         let row = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -123,14 +123,34 @@ pub fn all() -> Vec<MountSnapshot> {
     mounts::ours().iter().filter_map(|point| MountSnapshot::read(point).ok()).collect()
 }
 
-/// The result of `work`, done in a thread that is left behind when it takes too long: a request to
-/// a daemon that is stopped has no end.
-fn within_patience<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// The mounts that have been asked and have not answered.
+static UNANSWERED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn unanswered() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The result of `work`, which asks this mount, in a thread that is left behind when it takes too
+/// long: a request to a daemon that is stopped has no end. As long as one is without an answer, the
+/// mount is asked nothing more.
+fn within_patience<T: Send + 'static>(
+    directory: &Path,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if !unanswered().insert(directory.to_owned()) {
+        return None;
+    }
     let (sender, receiver) = mpsc::channel();
+    let asked = directory.to_owned();
     let thread = thread::Builder::new().name("mount".to_owned()).spawn(move || {
-        let _ = sender.send(work());
+        let answer = work();
+        unanswered().remove(&asked);
+        let _ = sender.send(answer);
     });
-    thread.ok()?;
+    if thread.is_err() {
+        unanswered().remove(directory);
+        return None;
+    }
     receiver.recv_timeout(PATIENCE).ok()
 }
 
@@ -144,3 +164,6 @@ pub fn ask(directory: &Path, attribute: &str) -> Result<String, Errno> {
     answer.truncate(length);
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
+
+#[cfg(test)]
+mod tests;
