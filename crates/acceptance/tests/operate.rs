@@ -113,7 +113,7 @@ fn tree(running: &Running) -> Vec<(u32, char)> {
 #[test]
 fn a_frozen_group_stands_still_and_goes_on_where_it_was() {
     only_folioswap!();
-    let phases = ["random"; 120].join(",");
+    let phases = ["random"; 40].join(",");
     let phases = format!("fill,{phases},verify");
     let words = [
         TOUCH,
