@@ -11,7 +11,8 @@
 //!   ([`nested`]), which only an embedder makes;
 //! * the **segment** ([`segment::Segment`]): a second one that every member can write, created and
 //!   sized by the supervisor. A member writes only its own [`segment::Member`] there: its
-//!   **counters** ([`counters`]) and its discount for shared pages ([`sharing`]);
+//!   **counters** ([`counters`]), the **course** of its run ([`moments`], [`refaults`]) and its
+//!   discount for shared pages ([`sharing`]);
 //! * both together ([`group::Group`]): what the group takes, and its limits;
 //! * the **control protocol** ([`protocol`]): fixed-size messages over one `SOCK_SEQPACKET`
 //!   connection per member. The end of that connection *is* the death (or the exec) of the member:
@@ -30,8 +31,10 @@ pub mod decisions;
 pub mod devices;
 pub mod folio_orders;
 pub mod group;
+pub mod moments;
 pub mod nested;
 pub mod protocol;
+pub mod refaults;
 pub mod seat;
 pub mod segment;
 pub mod sharing;

@@ -11,6 +11,7 @@
 //! A wrong word may make a figure wrong, and what follows from it; it ends no process.
 
 use crate::counters::Figures;
+use crate::moments::Course;
 use crate::sharing::Sharing;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -95,12 +96,15 @@ pub struct Member {
     pub child_failed: AtomicU32,
     /// Counters and gauges.
     pub figures: Figures,
+    /// Refault distances, latencies and the moments that took long.
+    pub course: Course,
 }
 
 impl Member {
     /// Empties the entry for a process that is about to get it.
     pub(crate) fn begin(&self) {
         self.figures.clear();
+        self.course.clear();
         self.wake.store(0, Relaxed);
         self.active.store(1, Relaxed);
         self.reclaim_request_bytes.store(0, Relaxed);

@@ -14,7 +14,7 @@
 //! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |
 //! | `fork_state`, `raw_tables`, `words` | forks and children, as state |
 //! | `embedded`, `commands` | the engine inside a program that asked for it, as state |
-//! | `counts`, `descriptors`, `workingset`, `tracing`, `ending` | counts, refaults, ends |
+//! | `counts`, `course`, `descriptors`, `workingset`, `tracing`, `ending` | counts, times, refaults, ends |
 
 pub mod account;
 pub mod advices;
@@ -23,6 +23,7 @@ pub mod chunks;
 pub mod commands;
 pub mod company;
 pub mod counts;
+pub mod course;
 pub mod descriptors;
 pub mod due;
 pub mod embedded;

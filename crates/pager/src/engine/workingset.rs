@@ -13,6 +13,7 @@ impl Engine {
         let distance = self.workingset.distance(self.space.shadow(entry));
         if let Some(distance) = distance {
             self.distances.add(distance);
+            self.member().course.refaults.add(distance);
         }
         self.workingset.refault(distance)
     }

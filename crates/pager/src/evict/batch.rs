@@ -48,6 +48,7 @@ impl Evictor {
     /// Isolates some pages and writes as many back.
     pub(crate) fn evict_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
+        let began_ns = sys::now_ns();
         let served_on = self.engine.threads.faulting_cpu.load(Relaxed);
         // Where several members are busy, so is every CPU: all evictors would crowd onto the CPUs
         // on which no thread faults, and the others would idle.
@@ -71,6 +72,7 @@ impl Evictor {
             evictor.write_back_batch(&mut batch);
         });
         self.shortage.stuck = batch.stuck;
+        self.engine.note_batch(began_ns, batch.isolated);
         batch
     }
 

@@ -259,8 +259,10 @@ impl Handler {
     fn serve_in_round(&mut self, fault: Fault) {
         let engine = self.engine;
         self.serve(fault);
+        let took_ns = sys::now_ns().saturating_sub(fault.since_ns);
+        engine.note_latency(fault.since_ns, took_ns, fault.thread);
         if engine.embedded.is_on() {
-            engine.embedded.latency.add(sys::now_ns().saturating_sub(fault.since_ns));
+            engine.embedded.latency.add(took_ns);
         }
     }
 
