@@ -1,10 +1,12 @@
-//! How measurements are shown: the part that `folioswap lab` and `folioswap bench` share.
+//! How measurements are shown: the part that `folioswap lab`, `folioswap bench` and the report of a
+//! run share.
 //!
 //! | To find | look in |
 //! |---|---|
 //! | a measurement's setup, tables, caveats and chart, as text and JSON | `report.rs` |
 //! | a table of text cells in Markdown, and percentages for it | `table.rs` |
 //! | a bar chart as an SVG file | `chart.rs` |
+//! | charts within the page of `run --report` | `svg.rs` |
 //! | the progress bar on standard error | `progress.rs` |
 //! | medians, confidence intervals and the equivalence test | `statistics.rs` |
 //!
@@ -14,6 +16,7 @@ mod chart;
 mod progress;
 mod report;
 pub mod statistics;
+pub mod svg;
 mod table;
 
 pub use chart::{Bar, Chart, PlotError};
