@@ -279,7 +279,7 @@ fn a_static_descendant_is_reported() {
     }
     let program = c_program("static", "", &["-static"]).display().to_string();
     let outcome = Job::new(["sh", "-c", &format!("{program} {STAY} && {program} {STAY}")])
-        .option("--stats")
+        .option("--stats=all")
         .within(64 * MIB);
     assert_eq!(outcome.text(), "static ok\nstatic ok\n", "{}", outcome.describe());
     assert!(outcome.stderr.contains("unmanaged"), "not reported: {}", outcome.describe());
@@ -321,7 +321,7 @@ fn a_descendant_of_another_c_library_runs_and_is_reported() {
     let program = program.display().to_string();
     refused(&run_folioswap(&["run", "--memory", "64M", "--", &program]), 125, &["musl"]);
     let script = format!("{program} {STAY} && sh -c '{program} 1'");
-    let outcome = Job::new(["sh", "-c", &script]).option("--stats").within(64 * MIB);
+    let outcome = Job::new(["sh", "-c", &script]).option("--stats=all").within(64 * MIB);
     assert_eq!(outcome.text(), "static ok\nstatic ok\n", "{}", outcome.describe());
     assert!(outcome.stderr.contains("musl"), "not reported: {}", outcome.describe());
 }
@@ -358,7 +358,7 @@ fn a_set_user_id_descendant_is_reported() {
     chown(&program, Some(65534), Some(65534)).expect("chown");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("chmod");
     let script = format!("{} {STAY}; echo after", program.display());
-    let outcome = Job::new(["sh", "-c", &script]).option("--stats").within(64 * MIB);
+    let outcome = Job::new(["sh", "-c", &script]).option("--stats=all").within(64 * MIB);
     assert_eq!(outcome.text(), "static ok\nafter\n", "{}", outcome.describe());
     assert!(outcome.stderr.contains("descendant (set-user-id)"), "not reported: {}", outcome.describe());
     let unmanaged = &outcome.stats.as_ref().expect("statistics")["unmanaged"];

@@ -72,7 +72,7 @@ fn a_limit_of_eight_descriptors() {
 /// The statistics are written all the same.
 #[test]
 fn standard_error_closed() {
-    let outcome = run("close-errors", &job("close-errors").option("--stats"));
+    let outcome = run("close-errors", &job("close-errors").option("--stats=all"));
     assert_eq!(outcome.text(), "ok close-errors\n");
     if job::judging_folioswap() {
         for word in ["pswpout", "NAME", "TYPE", "SIZE", "USED", "PRIO"] {

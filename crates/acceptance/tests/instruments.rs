@@ -14,7 +14,7 @@ fn run(words: &[&str], flags: &[&str]) -> Outcome {
     let program = c_program("static", &suffix, &flags);
     let program = program.to_str().expect("text");
     let words = words.iter().copied().chain([program, STAY]);
-    let outcome = Job::new(words).option("--stats").within(512 * MIB);
+    let outcome = Job::new(words).option("--stats=all").within(512 * MIB);
     assert_eq!((outcome.code, outcome.text().as_str()), (Some(0), "static ok\n"), "{}", outcome.describe());
     outcome
 }

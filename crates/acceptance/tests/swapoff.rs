@@ -125,7 +125,7 @@ fn what_is_on_every_kind_of_device_goes_to_another_kind() {
         assert!(used(&running, leaves).expect("a row") >= 48 * MIB);
         done(&swapoff(&running, leaves));
         assert_eq!(used(&running, leaves), None);
-        refused(&swapoff(&running, leaves), 1, &["has no swap device", leaves]);
+        refused(&swapoff(&running, leaves), 125, &["has no swap device", leaves]);
         File::create(&go.0).expect("a file");
         let outcome = running.finish();
         job::report(leaves, &outcome);
@@ -160,7 +160,7 @@ fn an_interrupted_swapoff_leaves_the_device_in_use() {
     let mut waiting = Command::new(folioswap()).args(words).stderr(Stdio::null()).spawn().expect("swapoff");
     let leaves = |row: Row| row.name == name && row.line.ends_with("swapoff");
     wait_until("it leaves", || table(&running).into_iter().any(leaves));
-    refused(&swapoff(&running, "/var/tmp"), 1, &["another device", "leaving"]);
+    refused(&swapoff(&running, "/var/tmp"), 125, &["another device", "leaving"]);
     assert_eq!(unsafe_kill(waiting.id() as i32, libc::SIGINT), 0);
     assert!(!waiting.wait().expect("ended").success());
     wait_until("it is in use again", || !table(&running).into_iter().any(leaves));
@@ -227,8 +227,8 @@ fn what_cannot_leave_stays() {
     for (devices, device, words) in cases {
         let mut running = start(&[LOST, "64", text(&go.0)], devices);
         running.wait_for_output("ready");
-        refused(&swapoff(&running, device), 1, words);
-        refused(&swapoff(&running, "/nowhere"), 1, &["has no swap device /nowhere", "it has", device]);
+        refused(&swapoff(&running, device), 125, words);
+        refused(&swapoff(&running, "/nowhere"), 125, &["has no swap device /nowhere", "it has", device]);
         assert!(used(&running, device).is_some());
         File::create(&go.0).expect("a file");
         running.finish().check();

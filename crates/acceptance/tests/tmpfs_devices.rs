@@ -125,10 +125,10 @@ fn every_kind_of_device_in_its_order_and_taken_off() {
         &["no swap device", "it has zram, "],
     );
     done(&run_folioswap(&["swapoff", text(mount.path()), "zram"]));
-    refused(&run_folioswap(&["swapoff", text(mount.path()), names[4]]), 1, &["there is room for only"]);
+    refused(&run_folioswap(&["swapoff", text(mount.path()), names[4]]), 125, &["there is room for only"]);
     assert!(used(&mount, names[4]) > 32 * MIB);
     ends_well(whole_file("check", &content, 112));
-    refused(&run_folioswap(&["swapoff", "/", "zram"]), 1, &["not a folioswap mount"]);
+    refused(&run_folioswap(&["swapoff", "/", "zram"]), 125, &["not a folioswap mount"]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn an_export_of_an_nbd_server() {
     ends_well(whole_file("check", &content, 16));
     let refusal =
         run_folioswap(&["mount", text(&place.0), "-m", "32M", "--swap", &format!("{device},discard")]);
-    refused(&refusal, 1, &["discard"]);
+    refused(&refusal, 125, &["discard"]);
 }
 
 /// Several processes work against their oracles while devices before, beside and behind the

@@ -33,6 +33,29 @@ pub enum Error {
         /// The limit, readable.
         found: String,
     },
+    /// The part of what there is, is too small to run anything.
+    #[error("--memory {percent}% of {of} is {found}, which is too small to run anything in; the least is 8M")]
+    PercentTooSmall {
+        /// The part, in percent.
+        percent: f64,
+        /// The whole, readable.
+        of: String,
+        /// The limit, readable.
+        found: String,
+    },
+    /// Environment or configuration files are not understood.
+    #[error(transparent)]
+    Defaults(#[from] crate::run::defaults::DefaultsError),
+    /// There is no such help.
+    #[error("there is no help on '{topic}'{meant}; there is help on {known}")]
+    NoTopic {
+        /// The topic as given.
+        topic: String,
+        /// What it was probably meant to be.
+        meant: String,
+        /// The topics that there are.
+        known: String,
+    },
     /// The resource limits are too low.
     #[error(transparent)]
     Limits(#[from] LimitsError),
@@ -79,13 +102,23 @@ pub enum Error {
     /// `mkswap` refused.
     #[error(transparent)]
     Mkswap(#[from] crate::mkswap::MkswapError),
-    /// The file of `--stats-json` cannot be opened.
-    #[error("--stats-json {}: {source}", path.display())]
-    StatsFile {
+    /// A file that an option names cannot be made.
+    #[error("{option} {}: {source}", path.display())]
+    OutputFile {
+        /// The option.
+        option: &'static str,
         /// The file.
         path: PathBuf,
         /// The reason.
         source: io::Error,
+    },
+    /// Two options want standard output.
+    #[error("{first} and {second} both write to standard output: give one of them a file")]
+    TwoOnOutput {
+        /// An option.
+        first: &'static str,
+        /// Another one.
+        second: &'static str,
     },
     /// The file of `--trace` cannot be made.
     #[error("--trace {}: {source}", path.display())]
@@ -103,6 +136,11 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
+    /// The kernel's own swap is root's to set up.
+    #[error(
+        "--peer kernel makes a zram device and a memory cgroup, which takes root: run it with sudo, or leave --peer away"
+    )]
+    PeerWantsRoot,
     /// A comparison of `bench` failed.
     #[error("{0}")]
     Bench(#[from] folioswap_bench::engine::RunError),
@@ -143,8 +181,10 @@ impl Error {
     pub fn status(&self) -> i32 {
         match self {
             Error::Program(error) => error.status(),
-            // The status of mount(8), umount(8) and swapoff(8).
-            Error::Mount(_) | Error::Helper(_) | Error::Swapoff(_) => 1,
+            // The status of mount(8).
+            Error::Helper(_) => 1,
+            // It is done, but not well.
+            Error::Swapoff(crate::swapoff::SwapoffError::Lost { .. }) => 1,
             // The status that a shell gives for SIGINT.
             Error::Bench(folioswap_bench::engine::RunError::Interrupted) => 130,
             _ => crate::STATUS_REFUSED,

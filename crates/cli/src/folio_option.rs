@@ -5,6 +5,7 @@
 //! the option all sizes are made.
 
 use folioswap_group::{counters::ORDERS, folio_orders::FolioOrders};
+use folioswap_supervisor::suggestion;
 
 /// The file of the machine's own setting, for which `inherit` stands.
 pub const INHERITED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -48,10 +49,10 @@ pub enum FolioOptionError {
     #[error("'{0}' is not SIZE=WORD, e.g. 64k=always,2m=inherit")]
     Form(String),
     /// There is no such size.
-    #[error("unknown size '{0}'; there are 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m and all")]
+    #[error("unknown size '{0}'{meant}; there are 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m and all", meant = suggestion::did_you_mean(.0, &SIZES))]
     Size(String),
     /// There is no such word.
-    #[error("{size}={word}: unknown word; there are always, inherit, madvise and never")]
+    #[error("{size}={word}: unknown word{meant}; there are always, inherit, madvise and never", meant = suggestion::did_you_mean(word, &["always", "inherit", "madvise", "never"]))]
     Word {
         /// The size as given.
         size: String,

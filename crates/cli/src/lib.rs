@@ -21,6 +21,7 @@ mod doctor;
 mod error;
 mod folio_option;
 mod front;
+mod help;
 mod host;
 mod lab;
 mod manual;
@@ -56,7 +57,9 @@ pub fn main() -> i32 {
         }
     };
     let result = match cli.command {
-        Command::Run(arguments) => run::run(&arguments, &inherited),
+        Command::Run(arguments) => run::run(arguments, &inherited),
+        Command::Advise(arguments) => run::advise(arguments, &inherited),
+        Command::Help(arguments) => help::help(&arguments),
         Command::Swapon(arguments) => swapon::swapon(&arguments),
         Command::Mkswap(arguments) => mkswap::mkswap(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

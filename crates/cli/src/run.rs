@@ -12,10 +12,19 @@
 //! the front, which ends it. Members end themselves when their connection to the supervisor ends.
 //! When the front is killed, the supervisor ends the tree.
 
+pub mod arguments;
+pub mod defaults;
+pub mod memory;
+mod outputs;
+
+use self::{
+    arguments::{AdviseArguments, RunArguments, StatsArgument},
+    defaults::Asked,
+    memory::MemoryArgument,
+};
 use crate::{
     agent,
-    cgroup::Limit,
-    cli::RunArguments,
+    cgroup::{self, Limit},
     container_kills::{self, ContainerKills},
     device_warnings,
     doctor::Findings,
@@ -37,9 +46,10 @@ use folioswap_supervisor::{
         start::Start,
     },
     recording::Recording,
+    report::Printed,
     size,
 };
-use std::{env, fs::File, iter, time::Instant};
+use std::{env, iter, time::Instant};
 
 /// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
@@ -48,10 +58,35 @@ const LIMIT_PER_RAM_MAX: u64 = 1024;
 ///
 /// # Errors
 /// Every refusal, before anything is started.
-pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error> {
+pub fn run(arguments: RunArguments, inherited: &Inherited) -> Result<i32, Error> {
+    let asked = defaults::complete(Asked { group: arguments.group, stats: arguments.stats })?;
+    let printed = match asked.stats {
+        None | Some(StatsArgument::Off) => Printed::Nothing,
+        Some(StatsArgument::Short) => Printed::Summary,
+        Some(StatsArgument::All) => Printed::All,
+    };
+    start(RunArguments { group: asked.group, ..arguments }, printed, inherited)
+}
+
+/// Runs a program once within a limit, and says which limit would cost how much.
+///
+/// # Errors
+/// As those of [`run()`].
+pub fn advise(arguments: AdviseArguments, inherited: &Inherited) -> Result<i32, Error> {
+    let asked = defaults::complete(Asked { group: arguments.group, stats: None })?;
+    let arguments = RunArguments {
+        group: asked.group,
+        stats_json: arguments.stats_json,
+        command: arguments.command,
+        ..RunArguments::default()
+    };
+    start(arguments, Printed::Advice, inherited)
+}
+
+fn start(arguments: RunArguments, printed: Printed, inherited: &Inherited) -> Result<i32, Error> {
     let container = ContainerKills::begin();
     let limit_of_container = container.as_ref().map(ContainerKills::limit);
-    let (settings, start) = prepare(arguments, &inherited.limits, limit_of_container)?;
+    let (settings, start) = prepare(&arguments, printed, &inherited.limits, limit_of_container)?;
     let (ours, theirs) = Link::pair().map_err(Error::system("socketpair"))?;
     let stderr = descriptors::saved_stderr();
     // Signals are blocked before the fork, so that none is lost between front and supervisor.
@@ -76,6 +111,7 @@ pub fn run(arguments: &RunArguments, inherited: &Inherited) -> Result<i32, Error
 
 fn prepare(
     arguments: &RunArguments,
+    printed: Printed,
     limits: &Limits,
     container: Option<&Limit>,
 ) -> Result<(Settings, Start), Error> {
@@ -90,22 +126,17 @@ fn prepare(
     }
     let agent = agent::prepare(arguments.agent.as_deref())?;
     let asked = Wanted {
-        swap: &arguments.swap,
-        swap_dir: arguments.swap_dir.as_deref(),
-        swap_max: arguments.swap_max,
+        swap: &arguments.group.swap,
+        swap_dir: arguments.group.swap_dir.as_deref(),
+        swap_max: arguments.group.swap_max,
     };
     let devices = devices::prepare(asked, limits)?;
-    let json = match &arguments.stats_json {
-        None => None,
-        Some(path) => {
-            Some(File::create(path).map_err(|source| Error::StatsFile { path: path.clone(), source })?)
-        }
-    };
     if let Some(name) = &arguments.name {
         refuse_taken(name)?;
     }
+    let outputs = outputs::open(arguments, printed)?;
     let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;
-    let scope = Scope::from(arguments.memory_scope);
+    let scope = Scope::from(arguments.group.memory_scope.unwrap_or_default());
     let group = wire::new_name().map_err(Error::system("getrandom"))?;
     let named = wire::listen_as(&group).map_err(Error::system("making the group's socket"))?;
     let recording = match &arguments.trace {
@@ -115,9 +146,11 @@ fn prepare(
                 .map_err(|source| Error::TraceFile { path: path.clone(), source })?,
         ),
     };
-    let warnings = [device_warnings::turns(&arguments.swap), device_warnings::ram(&arguments.swap, scope)];
+    let warnings =
+        [device_warnings::turns(&arguments.group.swap), device_warnings::ram(&arguments.group.swap, scope)];
     warnings.into_iter().flatten().chain(devices.note()).for_each(|line| eprint!("{line}"));
     let folio_orders = arguments
+        .group
         .thp
         .as_ref()
         .map_or(FolioOrders::ALL, |option| option.orders(|| host::setting(folio_option::INHERITED)));
@@ -126,19 +159,18 @@ fn prepare(
     let listeners = iter::once(named).chain(beside_agent).collect();
     let settings = Settings {
         limit,
-        reserve: if arguments.memory.is_some() { 0 } else { container_kills::reserve(limit) },
+        reserve: if arguments.group.memory.is_some() { 0 } else { container_kills::reserve(limit) },
         scope,
         folio_orders,
-        page_cluster: arguments.page_cluster,
+        page_cluster: arguments.group.page_cluster(),
         description: Description::new(arguments.name.as_deref(), &arguments.command),
         memory,
         devices,
         file_bytes: limits.file_bytes(),
         listeners,
-        text_wanted: arguments.stats,
         validate: arguments.validate,
         recording,
-        json,
+        outputs,
         started: Instant::now(),
     };
     let arguments = arguments.command.clone();
@@ -165,12 +197,27 @@ fn refuse_taken(name: &str) -> Result<(), Error> {
 
 fn limit(arguments: &RunArguments, container: Option<&Limit>) -> Result<u64, Error> {
     let ram = host::memory_bytes();
-    match arguments.memory {
-        Some(given) if given / LIMIT_PER_RAM_MAX > ram => {
+    let warn =
+        |given| container_kills::warning(given, container).into_iter().for_each(|line| eprint!("{line}"));
+    match arguments.group.memory {
+        Some(MemoryArgument::Bytes(given)) if given / LIMIT_PER_RAM_MAX > ram => {
             Err(Error::LimitTooLarge { given: size::show(given), ram: size::show(ram) })
         }
-        Some(given) => {
-            container_kills::warning(given, container).into_iter().for_each(|line| eprint!("{line}"));
+        Some(MemoryArgument::Bytes(given)) => {
+            warn(given);
+            Ok(given)
+        }
+        Some(MemoryArgument::Percent(percent)) => {
+            let whole = cgroup::memory_limit().map_or(ram, |limit| limit.bytes);
+            let given = (whole as f64 * percent / 100.0) as u64;
+            if given < size::LIMIT_MIN {
+                return Err(Error::PercentTooSmall {
+                    percent,
+                    of: size::show(whole),
+                    found: size::show(given),
+                });
+            }
+            warn(given);
             Ok(given)
         }
         None => match container {

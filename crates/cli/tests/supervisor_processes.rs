@@ -192,7 +192,7 @@ fn killing_the_supervisor_ends_everything() {
 
 #[test]
 fn front_and_supervisor_are_small() {
-    let mut run = Run::new(&["--stats"], &["sleep", "60"]);
+    let mut run = Run::new(&["--stats=all"], &["sleep", "60"]);
     let mut child = run.spawn();
     let supervisor = child_of(child.id());
     std::thread::sleep(Duration::from_millis(400));

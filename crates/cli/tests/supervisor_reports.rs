@@ -15,7 +15,7 @@ fn folioswap(arguments: &[&str]) -> (i32, String, String) {
 
 #[test]
 fn statistics_reach_standard_error_even_when_cmd_closed_its_own() {
-    let mut run = Run::new(&["--stats"], &["sh", "-c", "exec 2>&-; exit 5"]);
+    let mut run = Run::new(&["--stats=all"], &["sh", "-c", "exec 2>&-; exit 5"]);
     let (status, out, text) = run.output();
     assert_eq!((status, out.as_str()), (5, ""));
     for word in ["status 5", "NAME", "PRIO", "zram", "pswpout", "peak charge", "64.0 MiB (total)"] {

@@ -7,14 +7,16 @@
 //!
 //! Arrows between the modules point down in this order: the private `supervisor` (the poll loop and
 //! its decisions) uses all others; [`view`] uses [`report`] and [`ipc`]; [`report`] uses
-//! [`recording`] and [`processes`]; [`recording`] uses [`ipc`]; [`ipc`] uses [`devices`] and
-//! [`processes`]; the private `clusters` uses [`devices`]; [`devices`] uses [`swap_option`] and
-//! [`processes`]; [`processes`] and [`swap_option`] use [`size`].
+//! [`course`], [`recording`] and [`processes`]; [`course`] uses [`processes`]; [`recording`] uses
+//! [`ipc`]; [`ipc`] uses [`devices`] and [`processes`]; the private `clusters` uses [`devices`];
+//! [`devices`] uses [`swap_option`] and [`processes`]; [`processes`] and [`swap_option`] use
+//! [`size`] and [`suggestion`].
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("folioswap-supervisor runs on x86_64 Linux only: it depends on that kernel's userfaultfd");
 
 mod clusters;
+pub mod course;
 pub mod devices;
 pub mod ipc;
 pub mod machine;
@@ -22,6 +24,7 @@ pub mod processes;
 pub mod recording;
 pub mod report;
 pub mod size;
+pub mod suggestion;
 mod supervisor;
 pub mod swap_option;
 pub mod view;

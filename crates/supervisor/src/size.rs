@@ -72,5 +72,14 @@ pub fn suggest(bytes: u64) -> String {
     format!("{}M", (bytes + bytes / 8 + (8 << 20)).div_ceil(1 << 20))
 }
 
+/// A size that is only roughly known, as `--memory` takes it: rounded up to two digits, `140M`.
+pub fn about(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    let (unit, letter) = if bytes >= 10 * GIB { (GIB, 'G') } else { (1 << 20, 'M') };
+    let count = bytes.div_ceil(unit);
+    let digit = 10_u64.pow(count.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    format!("{}{letter}", count.div_ceil(digit) * digit)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The command line of `folioswap bench`.
 
-use crate::cli::ScopeArgument;
 use crate::lab::arguments::OutputArguments;
+use crate::run::arguments::ScopeArgument;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use folioswap_bench::comparison::Terms;
 use folioswap_bench::data::Kind;
@@ -15,13 +15,18 @@ Examples:
   folioswap bench touch --quick
         does it work, and how fast is it here?
   sudo folioswap bench touch --peer kernel
-        the same program, data and limit under the kernel's zram, with each of its settings of huge pages
-  sudo folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
-        the program of the published figures: throughput, and processor time for each page that goes out
+        the same program, data and limit under the kernel's zram, with each of
+        its settings of huge pages
+  sudo folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer \\
+      kernel
+        the program of the published figures: throughput, and processor time
+        for each page that goes out
   sudo folioswap bench hot-set --peer kernel
-        does memory that is touched again and again stay while much more is gone through once?
+        does memory that is touched again and again stay while much more is
+        gone through once?
   sudo folioswap bench sort --peer kernel
-        GNU sort within 150, 100 and 60 MiB, where the kernel begins to kill it";
+        GNU sort within 150, 100 and 60 MiB, where the kernel begins to kill
+        it";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -126,24 +131,38 @@ fn run_options(text: &str) -> Result<RunOptions, String> {
 
 #[derive(Args)]
 #[command(after_help = "\
-One program fills memory with data that LZ4 compresses as their name says, and touches it phase by phase, within a limit: under folioswap,
-and with --peer kernel under the kernel's own swap (memory cgroup and zram with LZ4), which needs root. All engines take turns, round
-after round; medians are shown, and the fastest and slowest run. The first word of every page that is read is checked,
-in phase verify, the last one unless you say otherwise, all of it. What is set up on the machine (zram device, swap, cgroup, settings of huge pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next run removes.
+One program fills memory with data that LZ4 compresses as their name says, and
+touches it phase by phase, within a limit: under folioswap, and with --peer
+kernel under the kernel's own swap (memory cgroup and zram with LZ4), which
+needs root. All engines take turns, round after round; medians are shown, and
+the fastest and slowest run. The first word of every page that is read is
+checked, in phase verify, the last one unless you say otherwise, all of it.
+What is set up on the machine (zram device, swap, cgroup, settings of huge
+pages) is put back, also after Ctrl-C; what a kill -9 leaves behind the next
+run removes.
 
-PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided, random, islands or changes: in order, at random and in order
-again, each timed by itself. Other changes are measured by naming phases in turn: --phases fill,random,strided,random.
+PHASE is fill, rewrite, reread, verify (each also as fill-down, ...), strided,
+random, islands or changes: in order, at random and in order again, each timed
+by itself. Other changes are measured by naming phases in turn: --phases
+fill,random,strided,random.
 
-For each phase the table has its wall time and how long touches took (a page's first access in that phase; timing one costs what the first lines say), and
-what part of the resident memory is in huge pages when it ends; then pages out and in, and what folios of each size came to: how many
-went out and came back whole, how many fell back to smaller ones.
+For each phase the table has its wall time and how long touches took (a page's
+first access in that phase; timing one costs what the first lines say), and
+what part of the resident memory is in huge pages when it ends; then pages out
+and in, and what folios of each size came to: how many went out and came back
+whole, how many fell back to smaller ones.
 
 Examples:
   folioswap bench touch --quick
   folioswap bench touch --size 2G --limit 512M --kind 2:1,incompressible
-  folioswap bench touch --peer kernel --thp 64k --phases fill,changes --rounds 5
-  folioswap bench touch --peer kernel --thp 2m --phases fill,reread --advise hugepage   (what part comes back as huge pages)
-  folioswap bench touch --run-with \"--swap-max 0\" --run-with \"--swap ram,size=1G\"   (options of `folioswap run`, a line each)
+  folioswap bench touch --peer kernel --thp 64k --phases fill,changes \\
+      --rounds 5
+  folioswap bench touch --peer kernel --thp 2m --phases fill,reread --advise \\
+      hugepage
+        what part comes back as huge pages
+  folioswap bench touch --run-with \"--swap-max 0\" \\
+      --run-with \"--swap ram,size=1G\"
+        options of `folioswap run`, a line each
   folioswap bench touch --peer kernel --json > touch.json
   folioswap bench touch --peer kernel --plot touch.svg")]
 pub struct TouchArguments {
@@ -208,13 +227,16 @@ pub struct UsememOptions {
 
 #[derive(Args)]
 #[command(after_help = "\
-Each process writes a word that holds its own index every --step bytes, in order or at random places: the bytes that vm-scalability's usemem
-writes. Under folioswap, and with --peer kernel under the kernel's own swap, as `folioswap bench touch --help` says.
+Each process writes a word that holds its own index every --step bytes, in
+order or at random places: the bytes that vm-scalability's usemem writes.
+Under folioswap, and with --peer kernel under the kernel's own swap, as
+`folioswap bench touch --help` says.
 
 Examples:
   folioswap bench usemem --quick
   folioswap bench usemem --init-time -O -y -x -n 4 1G --limit 1G --peer kernel
-  folioswap bench usemem --init-time -O -y -x -n 2 -R 256M --limit 256M -j 4096 --peer kernel --thp 4k,all")]
+  folioswap bench usemem --init-time -O -y -x -n 2 -R 256M --limit 256M -j \\
+      4096 --peer kernel --thp 4k,all")]
 pub struct UsememArguments {
     /// Memory of each process [default: 512M; quick: 64M]
     #[arg(value_name = "SIZE", value_parser = size::parse_limit)]
@@ -240,15 +262,19 @@ pub struct UsememWorkerArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-The program fills a hot set, then goes through other memory once in order, writing it, and once more, reading it. After every 16 pages it touches
-random pages of the hot set, so many for each page of the scan. A memory manager that tells hot from cold keeps the hot set; one that goes by
-order of use alone keeps it the less the fewer touches there are. What a touch needed is counted, not guessed from its time. Under folioswap,
-and with --peer kernel under the kernel's own swap, as `folioswap bench touch --help` says.
+The program fills a hot set, then goes through other memory once in order,
+writing it, and once more, reading it. After every 16 pages it touches random
+pages of the hot set, so many for each page of the scan. A memory manager that
+tells hot from cold keeps the hot set; one that goes by order of use alone
+keeps it the less the fewer touches there are. What a touch needed is counted,
+not guessed from its time. Under folioswap, and with --peer kernel under the
+kernel's own swap, as `folioswap bench touch --help` says.
 
 Examples:
   folioswap bench hot-set --quick
   folioswap bench hot-set --limit 256M --peer kernel
-  folioswap bench hot-set --touches-per-page 1 --peer kernel --thp 4k,64k      (fewer signs of what is hot)
+  folioswap bench hot-set --touches-per-page 1 --peer kernel --thp 4k,64k
+        fewer signs of what is hot
   folioswap bench hot-set --hot 96M --limit 128M --scan 4G")]
 pub struct HotSetArguments {
     #[command(flatten)]
@@ -287,15 +313,19 @@ pub struct HotSetWorkerArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-The installed sort (GNU coreutils) sorts a text that is always the same, within each limit in turn. Its output is compared with that of the first run
-without a limit; a run that is killed, or whose output is another, has failed, and the others' times are shown. The text is a file without a name
-in /var/tmp. Without a limit sort takes about 118 bytes for each line. Under folioswap, and with --peer kernel under the kernel's own swap, as
-`folioswap bench touch --help` says.
+The installed sort (GNU coreutils) sorts a text that is always the same,
+within each limit in turn. Its output is compared with that of the first run
+without a limit; a run that is killed, or whose output is another, has failed,
+and the others' times are shown. The text is a file without a name in
+/var/tmp. Without a limit sort takes about 118 bytes for each line. Under
+folioswap, and with --peer kernel under the kernel's own swap, as `folioswap
+bench touch --help` says.
 
 Examples:
   folioswap bench sort --quick
   folioswap bench sort --peer kernel --rounds 5
-  folioswap bench sort --lines 5000000 --limit 400M,200M --peer kernel --thp 4k")]
+  folioswap bench sort --lines 5000000 --limit 400M,200M --peer kernel --thp \\
+      4k")]
 pub struct SortArguments {
     #[command(flatten)]
     pub output: OutputArguments,

@@ -3,11 +3,12 @@
 pub mod arguments;
 mod figures;
 
+use crate::doctor::Findings;
 use crate::error::Error;
 use crate::lab::{self, arguments::OutputArguments};
 use arguments::{
-    BenchArguments, BenchCommand, HotSetArguments, HotSetWorkerArguments, SortArguments, TouchArguments,
-    UsememArguments, UsememOptions, WorkerArguments,
+    BenchArguments, BenchCommand, HotSetArguments, HotSetWorkerArguments, SortArguments, TermsArguments,
+    TouchArguments, UsememArguments, UsememOptions, WorkerArguments,
 };
 use folioswap_bench::comparison::Host;
 use folioswap_bench::touch::Options;
@@ -59,7 +60,7 @@ fn touch(arguments: &TouchArguments) -> Result<i32, Error> {
         writes: arguments.writes,
         advice: arguments.advise.map(Into::into),
     };
-    let report = touch_table::compare(&options, host(&prepare()?))?;
+    let report = touch_table::compare(&options, host(&prepare(&arguments.terms)?))?;
     lab::show(&report, &arguments.output)
 }
 
@@ -73,7 +74,17 @@ fn host(program: &Path) -> Host<'_> {
 }
 
 /// Begins to take note of signals, and returns the path of our own executable, to be started again.
-fn prepare() -> Result<PathBuf, Error> {
+///
+/// # Errors
+/// What is to be measured cannot run here: that is said once, and not by each of its runs.
+fn prepare(terms: &TermsArguments) -> Result<PathBuf, Error> {
+    let findings = Findings::new();
+    if !findings.works() {
+        return Err(Error::Host(findings.refusal()));
+    }
+    if terms.peer.is_some() && !rustix::process::geteuid().is_root() {
+        return Err(Error::PeerWantsRoot);
+    }
     interrupts::watch().map_err(Error::system("signal handlers"))?;
     std::env::current_exe().map_err(Error::system("finding folioswap's own file"))
 }
@@ -87,7 +98,7 @@ fn usemem(arguments: &UsememArguments) -> Result<i32, Error> {
         usemem: usemem_options(size, &arguments.usemem),
         terms: arguments.terms.terms(limit, rounds(&arguments.output)),
     };
-    let report = usemem_table::compare(&options, host(&prepare()?))?;
+    let report = usemem_table::compare(&options, host(&prepare(&arguments.terms)?))?;
     lab::show(&report, &arguments.output)
 }
 
@@ -128,7 +139,7 @@ fn hot_set(arguments: &HotSetArguments) -> Result<i32, Error> {
         kinds: arguments.kind.iter().map(|kind| (*kind).into()).collect(),
         touches_per_page: arguments.touches_per_page,
     };
-    let report = hot_set_table::compare(&options, host(&prepare()?))?;
+    let report = hot_set_table::compare(&options, host(&prepare(&arguments.terms)?))?;
     lab::show(&report, &arguments.output)
 }
 
@@ -161,6 +172,6 @@ fn sort(arguments: &SortArguments) -> Result<i32, Error> {
         parallel: arguments.parallel,
         buffer: arguments.buffer_size,
     };
-    let report = sort_table::compare(&options, host(&prepare()?))?;
+    let report = sort_table::compare(&options, host(&prepare(&arguments.terms)?))?;
     lab::show(&report, &arguments.output)
 }

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   folioswap lab cluster-scan --quick
-        do folios find room? before and after series 1, the published table on the left
+        do folios find room? before and after series 1, the published table on
+        the left
   folioswap lab cluster-scan --json > scan.json
   folioswap lab cluster-scan --plot scan.svg
         all figures; a picture
@@ -19,12 +20,15 @@ Examples:
   folioswap lab round-robin --quick
   folioswap lab shmem-swapin --quick
         the same for series 2, 3, 4 and 5
-  folioswap lab generate build.trace --scale 4 && folioswap lab replay build.trace --policy scan-all --device zram,size=2G
-        make a trace of allocations, and replay it through a policy from before
+  folioswap lab generate build.trace --scale 4 && folioswap lab replay \\
+      build.trace --policy scan-all --device zram,size=2G
+        make a trace of allocations, and replay it through a policy from
+        before
   folioswap lab policies
         the behaviours from before that can be chosen by name
 
-All of it runs in this process on the allocator that `run` uses. Nothing needs root but `--peer kernel`.";
+All of it runs in this process on the allocator that `run` uses. Nothing needs
+root but `--peer kernel`.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -76,15 +80,19 @@ pub struct OutputArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-A build of many short tasks lives within a memory limit; its cold folios leave through the allocator, with the policy from before
-series 1, with patch 1, and with both. Counted are the folios that found no run of slots and had to be split. Runs of the three policies
-do exactly the same work (same seeds).
+A build of many short tasks lives within a memory limit; its cold folios leave
+through the allocator, with the policy from before series 1, with patch 1, and
+with both. Counted are the folios that found no run of slots and had to be
+split. Runs of the three policies do exactly the same work (same seeds).
 
 Examples:
   folioswap lab cluster-scan --quick
-  folioswap lab cluster-scan --scale 1 --tasks-per-job 29 --runs 1     (the whole published build: 96 logical CPUs, 2 GiB; minutes)
-  folioswap lab cluster-scan --fill 50,70,90,95,99                     (devices that become this full)
-  folioswap lab cluster-scan --trace real.trace                        (what a recorded program asked for)")]
+  folioswap lab cluster-scan --scale 1 --tasks-per-job 29 --runs 1
+        the whole published build: 96 logical CPUs, 2 GiB; minutes
+  folioswap lab cluster-scan --fill 50,70,90,95,99
+        devices that become this full
+  folioswap lab cluster-scan --trace real.trace
+        what a recorded program asked for")]
 pub struct ClusterScanArguments {
     #[command(flatten)]
     pub output: OutputArguments,
@@ -109,17 +117,22 @@ pub struct ClusterScanArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-A trace is what a program asked of the allocator, one record of 16 bytes per allocation and free. A replay asks the same of another
-allocator: slots are freed when the trace frees them, and a folio that finds no run of slots is split.
+A trace is what a program asked of the allocator, one record of 16 bytes per
+allocation and free. A replay asks the same of another allocator: slots are
+freed when the trace frees them, and a folio that finds no run of slots is
+split.
 
-DEVICE is TYPE[,size=S][,prio=P][,sync|async][,discard] with TYPE zram (synchronous), ram (as brd: not synchronous), file or disk
-(rotating). Without a size: what the trace needs at most, and a quarter more. When all devices are synchronous, pages that come back free
-their slots at once; else those that were recorded as only cached stay.
+DEVICE is TYPE[,size=S][,prio=P][,sync|async][,discard] with TYPE zram
+(synchronous), ram (as brd: not synchronous), file or disk (rotating). Without
+a size: what the trace needs at most, and a quarter more. When all devices are
+synchronous, pages that come back free their slots at once; else those that
+were recorded as only cached stay.
 
 Examples:
   folioswap lab replay build.trace
   folioswap lab replay build.trace --policy scan-all --device zram,size=8G
-  folioswap lab replay build.trace --policy drained-first --device ram --device ram --threads 2 --json")]
+  folioswap lab replay build.trace --policy drained-first --device ram \\
+      --device ram --threads 2 --json")]
 pub struct ReplayArguments {
     /// The trace
     pub file: PathBuf,
@@ -145,14 +158,17 @@ pub struct ReplayArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-The trace is that of a build of many short tasks within a memory limit, on a device where room never lacks. The same options and seed give
-the same file on every host. --parameters takes JSON as `folioswap lab fit` prints it (its \"parameters\"); --print-parameters shows those that
-would be used, with which to begin.
+The trace is that of a build of many short tasks within a memory limit, on a
+device where room never lacks. The same options and seed give the same file on
+every host. --parameters takes JSON as `folioswap lab fit` prints it (its
+\"parameters\"); --print-parameters shows those that would be used, with which
+to begin.
 
 Examples:
   folioswap lab generate build.trace --scale 4
   folioswap lab generate build.trace --sizes all --seed 7 --tasks 500
-  folioswap lab generate --print-parameters > p.json && folioswap lab generate build.trace --parameters p.json")]
+  folioswap lab generate --print-parameters > p.json && folioswap lab \\
+      generate build.trace --parameters p.json")]
 pub struct GenerateArguments {
     /// Where to write the trace
     #[arg(required_unless_present = "print_parameters")]
@@ -194,11 +210,14 @@ pub enum SizesArgument {
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints, as JSON, what the trace shows of a build (order mix, tasks by their bursts of frees, folios that came back), and the parameters for
-`folioswap lab generate` that follow. What a trace of slots cannot show (limit, files, reads) keeps its default.
+Prints, as JSON, what the trace shows of a build (order mix, tasks by their
+bursts of frees, folios that came back), and the parameters for `folioswap lab
+generate` that follow. What a trace of slots cannot show (limit, files, reads)
+keeps its default.
 
 Example:
-  folioswap lab fit real.trace | jq .parameters > p.json && folioswap lab generate like-real.trace --parameters p.json")]
+  folioswap lab fit real.trace | jq .parameters > p.json && folioswap lab \\
+      generate like-real.trace --parameters p.json")]
 pub struct FitArguments {
     /// The trace
     pub file: PathBuf,
@@ -210,9 +229,12 @@ fn device(text: &str) -> Result<Device, DeviceError> {
 
 #[derive(Args)]
 #[command(after_help = "\
-Each thread goes through its memory, randomly or from start to end, with folios of 4 kB or 64 kB; what does not fit goes out and comes back
-through the allocator with the slot cache (before) and without (after), alternately. The claim to be tested is that nothing is lost: the 90 %
-confidence interval of after / before must not reach below the margin. Anything else that runs on the machine widens the interval.
+Each thread goes through its memory, randomly or from start to end, with
+folios of 4 kB or 64 kB; what does not fit goes out and comes back through the
+allocator with the slot cache (before) and without (after), alternately. The
+claim to be tested is that nothing is lost: the 90 % confidence interval of
+after / before must not reach below the margin. Anything else that runs on the
+machine widens the interval.
 
 Examples:
   folioswap lab slot-cache --quick
@@ -236,23 +258,32 @@ pub struct SlotCacheArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-Tasks write memory once from start to end, as usemem does; what is beyond the limit leaves for a device in RAM, and when a task ends its slots
-are freed. Before the series every large folio but those of 2 MB was split first, and its pages left and were freed one by one; since then
-folios of all sizes leave whole: one allocation, one request, one free. Memory comes in pieces of 4 kB, 64 kB or 2 MB. The rates stand beside the
-published ones, all relative to 4 kB before.
+Tasks write memory once from start to end, as usemem does; what is beyond the
+limit leaves for a device in RAM, and when a task ends its slots are freed.
+Before the series every large folio but those of 2 MB was split first, and its
+pages left and were freed one by one; since then folios of all sizes leave
+whole: one allocation, one request, one free. Memory comes in pieces of 4 kB,
+64 kB or 2 MB. The rates stand beside the published ones, all relative to 4 kB
+before.
 
-The series claims that 64 kB becomes faster and that the rest is noise. Each kind runs once in every round; the table has medians with the lowest
-and highest round, and the 90 % confidence interval of after / before: noise is borne out by *equivalent*, which means the whole interval
-within the margin. Anything else that runs on the machine widens it, less so in the second table, of processor time. Two more tables count what a run does, and what becomes of large folios
-on a device without a run of slots, partially mapped, advised in part, or still under write-back: swpout, swpout_fallback, splits.
+The series claims that 64 kB becomes faster and that the rest is noise. Each
+kind runs once in every round; the table has medians with the lowest and
+highest round, and the 90 % confidence interval of after / before: noise is
+borne out by *equivalent*, which means the whole interval within the margin.
+Anything else that runs on the machine widens it, less so in the second table,
+of processor time. Two more tables count what a run does, and what becomes of
+large folios on a device without a run of slots, partially mapped, advised in
+part, or still under write-back: swpout, swpout_fallback, splits.
 
-*with memory* has the kernel give and take the memory of each folio; *with data* writes and copies only; *slots only* does neither. Memory
-needed: 1.7 GiB (quick: 0.5 GiB) with two threads.
+*with memory* has the kernel give and take the memory of each folio; *with
+data* writes and copies only; *slots only* does neither. Memory needed: 1.7
+GiB (quick: 0.5 GiB) with two threads.
 
 Examples:
   folioswap lab thp-swapout --quick
   folioswap lab thp-swapout --rounds 30 --margin 3 --json
-  folioswap lab thp-swapout --threads 1 --plot swapout.svg      (no other thread whose processor an unmapping interrupts)")]
+  folioswap lab thp-swapout --threads 1 --plot swapout.svg
+        no other thread whose processor an unmapping interrupts")]
 pub struct ThpSwapoutArguments {
     #[command(flatten)]
     pub output: OutputArguments,
@@ -279,11 +310,14 @@ pub enum PeerArgument {
 
 #[derive(Args)]
 #[command(after_help = "\
-Tasks swap out to four equal devices, under the old rule (default priorities by order of swapon, a node's own device first) and today's
-(one default priority for all, devices in turn). Equal devices must end within 1 % of each other, or a cluster per CPU, whichever is larger;
-with different priorities no device may be used before the ones above it are full.
+Tasks swap out to four equal devices, under the old rule (default priorities
+by order of swapon, a node's own device first) and today's (one default
+priority for all, devices in turn). Equal devices must end within 1 % of each
+other, or a cluster per CPU, whichever is larger; with different priorities no
+device may be used before the ones above it are full.
 
---peer kernel sets up four zram devices, swap and a cgroup, twice, reads /proc/swaps, and undoes everything, also after Ctrl-C.
+--peer kernel sets up four zram devices, swap and a cgroup, twice, reads
+/proc/swaps, and undoes everything, also after Ctrl-C.
 
 Examples:
   folioswap lab round-robin
@@ -304,10 +338,13 @@ pub struct RoundRobinArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-An object in folios of 2 MB is written, swapped out whole to compressed RAM, and read back from start to end: before series 5, after its patches
-1, 2, 5 and 7, after all of it, and as it is today. Once with large folios always to be had, and once with every second one refused, so that
-the fallbacks differ. Counted are walks of the map, fallbacks, splits and major faults. One byte of each page is read, and compared with what was
-written. Memory needed: one and a half times the object.
+An object in folios of 2 MB is written, swapped out whole to compressed RAM,
+and read back from start to end: before series 5, after its patches 1, 2, 5
+and 7, after all of it, and as it is today. Once with large folios always to
+be had, and once with every second one refused, so that the fallbacks differ.
+Counted are walks of the map, fallbacks, splits and major faults. One byte of
+each page is read, and compared with what was written. Memory needed: one and
+a half times the object.
 
 Examples:
   folioswap lab shmem-swapin --quick

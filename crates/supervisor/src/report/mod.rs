@@ -1,7 +1,12 @@
-//! The report of `--stats` and `--stats-json`, written when CMD has ended.
+//! The report of `--stats`, `--stats-json` and `advise`, written when CMD has ended.
 
+mod advice;
 pub mod outcome;
+pub mod outputs;
+mod page;
+mod summary;
 pub mod table;
+pub mod timeline;
 pub mod totals;
 
 use self::{
@@ -9,16 +14,30 @@ use self::{
     table::{Device, Health, Sizes},
     totals::{Levels, Sums, Totals},
 };
-use crate::{processes::census::Unmanaged, recording::Recorded, size};
+use crate::{course::curve::Refaulted, processes::census::Unmanaged, recording::Recorded, size};
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
     decisions::Scope,
     devices::DeviceKind,
     group::Group,
+    moments::{LATENCY_BUCKETS, latency_bucket_start_ns},
     segment::CLUSTER_BYTES,
 };
 use serde_json::{Map, Value, json};
 use std::{fmt::Write, mem::MaybeUninit, path::PathBuf, time::Duration};
+
+/// What is printed when CMD has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Printed {
+    /// Nothing.
+    Nothing,
+    /// The ten lines of `--stats`.
+    Summary,
+    /// Every counter: `--stats=all`.
+    All,
+    /// The table of `advise`.
+    Advice,
+}
 
 /// The data of a report.
 pub struct Report {
@@ -46,6 +65,10 @@ pub struct Report {
     pub unmanaged_peak: u64,
     /// The summary of the recording of `--trace`.
     pub recorded: Option<Recorded>,
+    /// The pages that came back, by distance.
+    pub refaulted: Refaulted,
+    /// Faults by the time that they took.
+    pub latency: [u64; LATENCY_BUCKETS],
 }
 
 impl Report {
@@ -103,6 +126,10 @@ impl Report {
                 })
             })
             .collect();
+        let latency = self.latency.iter().enumerate().filter(|(_, count)| **count > 0);
+        let latency: Vec<Value> = latency
+            .map(|(bucket, count)| json!({ "from_ns": latency_bucket_start_ns(bucket), "faults": count }))
+            .collect();
         json!({
             "end": self.outcome.name(),
             "status": self.outcome.status(),
@@ -125,6 +152,12 @@ impl Report {
             "trace": self.recorded,
             "devices": devices,
             "ratio": self.ratio(),
+            "refaults": {
+                "evictions": self.refaulted.evictions,
+                "curve": self.refaulted.points(),
+                "runs_well_bytes": self.refaulted.runs_well(),
+            },
+            "fault_latency": latency,
             "counters": counters,
             "sizes": sizes,
             "levels": levels(&self.now),
@@ -132,7 +165,17 @@ impl Report {
         })
     }
 
-    /// The report as text for people.
+    /// What is printed, as text for people.
+    pub fn printed(&self, printed: Printed) -> Option<String> {
+        match printed {
+            Printed::Nothing => None,
+            Printed::Summary => Some(self.summary()),
+            Printed::All => Some(self.text()),
+            Printed::Advice => Some(self.advice()),
+        }
+    }
+
+    /// Every counter, as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text).expect("a String takes everything");

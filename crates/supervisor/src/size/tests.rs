@@ -33,3 +33,12 @@ fn sizes_of_a_column_are_short() {
     let shown = [0, 512, 40 << 20, (1 << 20) - 1, 1 << 30, u64::MAX].map(short);
     assert_eq!(shown, ["0", "0.5K", "40.0M", "1.0M", "1.0G", "16.0E"]);
 }
+
+#[test]
+fn a_rough_size_is_rounded_up_and_can_be_given_again() {
+    let cases = [(1, "1M"), (64 << 20, "64M"), (137 << 20, "140M"), (1234 << 20, "1300M"), (11 << 30, "11G")];
+    for (bytes, text) in cases {
+        assert_eq!(about(bytes), text);
+        assert!(parse(text).expect("a size") >= bytes);
+    }
+}

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process, pidfd_send_signal},
 };
-use std::io::{self, Write};
+use std::io;
 
 /// Said of a CMD that the agent was not in, though nothing that `run` looks at beforehand forbade
 /// it.
@@ -112,6 +112,8 @@ impl Supervisor {
             recorded
         });
         self.totals.sample(self.settings.memory.group(), self.clusters.used());
+        self.course.look(self.settings.memory.group());
+        self.sample_course();
         let group = self.settings.memory.group();
         let (devices, devices_now) = Report::devices(group, &self.totals, &self.settings.devices.names());
         let report = Report {
@@ -127,19 +129,16 @@ impl Supervisor {
             unmanaged: self.census.programs().cloned().collect(),
             unmanaged_peak: self.unmanaged_peak,
             recorded,
+            refaulted: self.refaulted(),
+            latency: self.course.latency,
         };
-        if let Some(mut file) = self.settings.json.take()
-            && let Err(error) = writeln!(file, "{:#}", report.json())
-        {
-            self.say(&format!("folioswap: --stats-json: {error}\n"));
-        }
+        let failed = self.settings.outputs.write(&report, self.course.record.as_ref());
+        failed.iter().for_each(|line| self.say(line));
         // With a status of its own, and without a word, CMD would seem to have been managed.
         if self.agent.is_some() && !self.cmd_was_member && matches!(outcome, Outcome::Exited(_)) {
             self.say(NEVER_MANAGED);
         }
-        if self.settings.text_wanted {
-            self.say(&report.text());
-        }
+        report.printed(self.settings.outputs.printed).iter().for_each(|text| self.say(text));
         self.link.iter().for_each(|link| link.send(&Packet::Ended(outcome.status(), remains)));
         self.reported = true;
     }

@@ -195,6 +195,7 @@ impl Supervisor {
         self.cmd_was_member |= connection.pid == self.cmd;
         self.census.joined(connection.pid);
         self.totals.began(group);
+        self.course.began(group, id, connection.pid);
         let mut flags = 0;
         let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's
@@ -306,6 +307,7 @@ impl Supervisor {
         let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         if let Role::Member(id) = connection.role {
             self.totals.sample(group, self.clusters.used());
+            self.course.ended(group, id);
             self.totals.ended(&group.segment.members[id as usize].figures);
             writer.retire(group.segment, id);
             self.networks.forget(&connection.links);

@@ -19,6 +19,7 @@ mod pressure;
 mod shortage;
 mod swapoff;
 mod swapon;
+mod telling;
 mod unmanaged;
 mod userfaults;
 mod vigil;
@@ -26,6 +27,7 @@ mod vigil;
 use crate::{
     STATUS_REFUSED,
     clusters::Clusters,
+    course::Course,
     devices::{PreparedDevices, networks::Networks},
     ipc::{
         description::Description,
@@ -41,7 +43,7 @@ use crate::{
         start::Start,
     },
     recording::{self, Recording},
-    report::{outcome::Outcome, totals::Totals},
+    report::{outcome::Outcome, outputs::Outputs, totals::Totals},
 };
 use bounds::Offence;
 use change::LimitChange;
@@ -59,7 +61,6 @@ use rustix::{
 use shortage::Shortage;
 use std::{
     collections::HashSet,
-    fs::File,
     time::{Duration, Instant},
 };
 use swapoff::Swapoff;
@@ -100,14 +101,12 @@ pub struct Settings {
     pub file_bytes: u64,
     /// The listening sockets of the group: one with an abstract name, one beside the agent.
     pub listeners: Vec<OwnedFd>,
-    /// Whether the report is printed.
-    pub text_wanted: bool,
+    /// What is written and printed at the end.
+    pub outputs: Outputs,
     /// Whether members and the supervisor check every invariant now and then.
     pub validate: bool,
     /// The recording of every allocation and free, with `--trace`.
     pub recording: Option<Recording>,
-    /// The file for the report as JSON, with `--stats-json`.
-    pub json: Option<File>,
     /// When the user started `run`.
     pub started: Instant,
 }
@@ -144,6 +143,7 @@ pub struct Supervisor {
     shortage: Shortage,
     pages_lost: u64,
     totals: Totals,
+    course: Course,
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
@@ -225,6 +225,7 @@ impl Supervisor {
     /// The supervisor of a group that has just begun, with this process as CMD.
     fn new(mut settings: Settings, signals: Signals, cmd: u32, now: Instant) -> Self {
         let recording = settings.recording.take();
+        let record = settings.outputs.record(settings.started);
         let devices = settings.devices.devices.iter_mut();
         let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
         Supervisor {
@@ -253,6 +254,7 @@ impl Supervisor {
             shortage: Shortage::default(),
             pages_lost: 0,
             totals: Totals::new(),
+            course: Course::new(record),
             recording,
             swapoff: None,
             swapon: None,
@@ -281,7 +283,7 @@ impl Supervisor {
         );
         let networks = settings.devices.devices.iter().filter_map(|device| device.network.as_ref());
         kept.extend(networks.map(|network| network.descriptor()));
-        kept.extend(settings.json.as_ref().map(AsFd::as_fd));
+        kept.extend(settings.outputs.descriptors());
         kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));
         descriptors::close_all_but(&kept);
@@ -446,6 +448,7 @@ impl Supervisor {
         if now >= self.next_sample {
             self.totals.sample(self.settings.memory.group(), self.clusters.used());
             self.tend_shortage(now);
+            self.tend_course(now);
             self.next_sample = now + SAMPLE_INTERVAL;
         }
         if now >= self.next_drain {

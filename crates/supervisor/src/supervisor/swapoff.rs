@@ -38,6 +38,7 @@ pub(super) struct Swapoff {
     moved_at: Instant,
     /// The pages that earlier swapoffs lost.
     lost_before: u64,
+    began: Instant,
 }
 
 impl Swapoff {
@@ -59,7 +60,8 @@ impl Supervisor {
         self.connections[index].role = Role::Swapoff;
         self.set_usage(device, DeviceUsage::Leaving);
         let lost_before = self.totals.sums(self.settings.memory.group()).counter(Counter::SwapoffLost);
-        self.swapoff = Some(Swapoff { device, next: now, seen: (u32::MAX, 0), moved_at: now, lost_before });
+        self.swapoff =
+            Some(Swapoff { device, next: now, seen: (u32::MAX, 0), moved_at: now, lost_before, began: now });
         After::Keep
     }
 
@@ -151,6 +153,7 @@ impl Supervisor {
     fn end_swapoff(&mut self, usage: DeviceUsage, end: SwapoffEnd) {
         let Some(swapoff) = self.swapoff.take() else { return };
         self.set_usage(swapoff.device, usage);
+        self.course.record.iter_mut().for_each(|record| record.swapoff(swapoff.device as u32, swapoff.began));
         let asking = self.connections.iter_mut().find(|connection| matches!(connection.role, Role::Swapoff));
         if let Some(connection) = asking {
             // The command closes the connection when it has read this.

@@ -1,7 +1,7 @@
 //! Why a value of `--swap` was not understood. Each message says what to write instead.
 
 use super::PRIORITY_MAX;
-use crate::size::SizeError;
+use crate::{size::SizeError, suggestion};
 use folioswap_nbd::uri::UriError;
 
 /// Why a value of `--swap` was not understood.
@@ -9,7 +9,8 @@ use folioswap_nbd::uri::UriError;
 pub enum SwapOptionError {
     /// There is no such type of device.
     #[error(
-        "unknown device type '{0}'; there are zram, ram, file and nbd, e.g. zram,prio=1 or ram,size=1G or file:/var/tmp,size=16G or nbd://HOST/EXPORT"
+        "unknown device type '{0}'{meant}; there are zram, ram, file and nbd, e.g. zram,prio=1 or ram,size=1G or file:/var/tmp,size=16G or nbd://HOST/EXPORT",
+        meant = suggestion::did_you_mean(.0, &["zram", "ram", "file", "nbd", "nbds"])
     )]
     UnknownType(String),
     /// A file lacks its target.
@@ -22,7 +23,7 @@ pub enum SwapOptionError {
         kind: &'static str,
     },
     /// The type has no such key.
-    #[error("{kind} does not know '{key}'; it knows {known}")]
+    #[error("{kind} does not know '{key}'{meant}; it knows {known}", meant = suggestion::did_you_mean(key, &words(known)))]
     UnknownKey {
         /// The type.
         kind: &'static str,
@@ -89,4 +90,9 @@ pub enum SwapOptionError {
     /// The value of `discard` is neither once nor pages.
     #[error("discard={0}: write discard, discard=once or discard=pages")]
     Discard(String),
+}
+
+/// The words of a list that is written for people.
+fn words(list: &str) -> Vec<&str> {
+    list.split([',', ' ']).filter(|word| !word.is_empty() && *word != "and").collect()
 }

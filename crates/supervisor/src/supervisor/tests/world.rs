@@ -327,10 +327,15 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         devices: devices::prepare_for_one(wanted, &Limits::capture()).expect("devices"),
         file_bytes: u64::MAX,
         listeners: vec![wire::listen_as(group).expect("a socket")],
-        text_wanted: true,
+        outputs: crate::report::outputs::Outputs {
+            printed: crate::report::Printed::All,
+            title: String::new(),
+            json: None,
+            report: None,
+            timeline: None,
+        },
         validate: true,
         recording: (bits & 14 == 2).then(|| Recording::create("/dev/null".into()).expect("opens")),
-        json: None,
         started: now,
     }
 }

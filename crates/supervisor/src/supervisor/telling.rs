@@ -1,0 +1,103 @@
+//! What the supervisor gathers to tell its user: the course of the run, and the one line when it
+//! thrashes.
+
+use super::Supervisor;
+use crate::{
+    course::{
+        curve::{Away, Refaulted},
+        record::Sample,
+        thrashing::{self, Verdict},
+    },
+    report::totals::Levels,
+    size,
+};
+use folioswap_group::{
+    counters::{Counter, Gauge},
+    decisions::Scope,
+    units::PAGE_SIZE,
+};
+use std::time::Instant;
+
+impl Supervisor {
+    /// Looks at the course of the run. Called with every sample of the charge.
+    pub(super) fn tend_course(&mut self, now: Instant) {
+        let group = self.settings.memory.group();
+        if self.course.record.is_some() {
+            self.course.look(group);
+        }
+        if self.course.record.as_ref().is_some_and(|record| record.is_due()) {
+            self.sample_course();
+        }
+        if self.course.thrashing.is_due(now) {
+            self.look_for_thrashing(now);
+        }
+    }
+
+    /// Adds a sample of the group to the record, if there is one.
+    pub(super) fn sample_course(&mut self) {
+        if self.course.record.is_some() {
+            let group = self.settings.memory.group();
+            let (sums, levels) = (self.totals.sums(group), Levels::read(group));
+            let (charge, limit) = (group.charge_bytes(), group.decisions.limit_bytes());
+            let unmanaged = self.unmanaged;
+            if let Some(record) = &mut self.course.record {
+                record.sample(Sample {
+                    at_ms: record.now_ms(),
+                    charge,
+                    limit,
+                    store: levels.gauge(Gauge::MemUsedTotal),
+                    staging: levels.gauge(Gauge::Staging),
+                    metadata: levels.gauge(Gauge::Metadata),
+                    swapped: levels.gauge(Gauge::Swapped),
+                    unmanaged,
+                    file: levels.gauge(Gauge::FileBytes),
+                    pages_out: sums.counter(Counter::PagesOut),
+                    pages_in: sums.counter(Counter::PagesIn),
+                    waited_ns: sums.counter(Counter::FaultNanoseconds),
+                    pager_ns: sums.counter(Counter::PagerNanoseconds),
+                });
+            }
+        }
+    }
+
+    fn look_for_thrashing(&mut self, now: Instant) {
+        let group = self.settings.memory.group();
+        // Distances are stretched by the pace of the group's evictions, so they are taken often.
+        self.course.look(group);
+        let sums = self.totals.sums(group);
+        let sums = thrashing::Sums {
+            refaults: sums.counter(Counter::WorkingsetRefault),
+            waited_ns: sums.counter(Counter::FaultNanoseconds),
+        };
+        let limit = self.settings.limit;
+        let Verdict::Thrashes { pages, waited_percent } = self.course.thrashing.look(now, sums, limit) else {
+            return;
+        };
+        let needs = self
+            .refaulted()
+            .runs_well()
+            .map_or_else(String::new, |bytes| format!("; it needs about {} to run well", size::about(bytes)));
+        self.say(&format!(
+            "folioswap: within {} it does little but wait for pages: {} came back within the last 10 s, and \
+             {waited_percent} % of the time was spent waiting{needs}\n",
+            size::show(limit),
+            size::show(pages.saturating_mul(PAGE_SIZE as u64)),
+        ));
+    }
+
+    /// What the run shows of its refaults so far.
+    pub(super) fn refaulted(&self) -> Refaulted {
+        let group = self.settings.memory.group();
+        let fullest = &self.totals.fullest;
+        let away = Away {
+            stored: fullest.gauge(Gauge::OrigDataSize),
+            taken: match self.settings.scope {
+                Scope::Total => fullest.gauge(Gauge::MemUsedTotal),
+                Scope::Resident => 0,
+            },
+            below: fullest.gauge(Gauge::FileBytes),
+        };
+        let pages_in = self.totals.sums(group).counter(Counter::PagesIn);
+        self.course.refaulted(group, pages_in, away, self.settings.limit)
+    }
+}
