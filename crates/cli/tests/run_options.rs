@@ -99,7 +99,7 @@ fn wrong_inputs_are_refused_and_say_what_to_do() {
         (run(&["-m", "64M", "--swap", "ram,sise=1G"]), &[], &["did you mean 'size'?"]),
         (run(&["-m", "64M", "--thp", "64k=alwys"]), &[], &["did you mean 'always'?"]),
         (run(&["-m", "64M", "--repotr", "x"]), &[], &["--report"]),
-        (of(&["rnu", "true"]), &[], &["run"]),
+        (of(&["mout", "x"]), &[], &["mount"]),
         (of(&["help", "device"]), &[], &["did you mean 'devices'?"]),
         (of(&["advise", "-m", "64M"]), &[], &["CMD"]),
         (of(&["advise", "-m", "64M", "--report", "x", "true"]), &[], &["--report"]),

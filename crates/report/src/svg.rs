@@ -89,6 +89,7 @@ pub fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
+            '\n' => escaped.push('\n'),
             // XML has no such characters.
             control if control.is_control() => escaped.push('\u{fffd}'),
             other => escaped.push(other),
@@ -242,12 +243,9 @@ impl TimeChart<'_> {
             area.put(format_args!(
                 "<line class=\"mark\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
             ));
-            area.put(format_args!(
-                "<text class=\"axis\" x=\"{}\" y=\"{:.1}\">{}</text>",
-                right + 12.0,
-                y + 4.0,
-                escaped(name)
-            ));
+            // Its name stands below those of the series.
+            let (x, y) = (right + 12.0, 22.0 + 18.0 * self.series.len() as f64);
+            area.put(format_args!("<text class=\"axis\" x=\"{x}\" y=\"{y}\">- - {}</text>", escaped(name)));
         }
         area.done()
     }
@@ -260,7 +258,7 @@ impl BarChart<'_> {
         let mut area = Area::new(name, 160.0, self.bars.len().max(1) as f64, axis_end(most));
         area.y_axis(self.unit);
         // Names that would overlap are left out.
-        let each = self.bars.len().div_ceil(16).max(1);
+        let each = self.bars.len().div_ceil(12).max(1);
         for (number, (name, value)) in self.bars.iter().enumerate() {
             let (left, right) = (area.x(number as f64 + 0.1), area.x(number as f64 + 0.9));
             let (top, bottom) = (area.y(*value), area.y(0.0));

@@ -125,15 +125,15 @@ impl Refaulted {
             came += count;
             let bytes = (memory + unwanted) * PAGE;
             let part = (1.0 - came / all).max(0.0);
+            // Figures of members that do not fit together must not make the curve run back.
+            let last = points.last().map_or(limit, |point: &(f64, f64)| point.0);
             if bytes >= self.away.all() || came >= all - 0.5 {
                 let bytes = bytes.min(self.away.all()).max(PAGE);
-                points.push((self.away.limit(limit, bytes), 0.0));
+                points.push((self.away.limit(limit, bytes).max(last + PAGE), 0.0));
                 break;
             }
-            points.push((self.away.limit(limit, bytes), part));
+            points.push((self.away.limit(limit, bytes).max(last + PAGE), part));
         }
-        // The store's share makes a limit that falls by rounding at most.
-        points.dedup_by(|next, before| next.0 <= before.0);
         points
     }
 

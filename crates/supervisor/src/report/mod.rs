@@ -21,6 +21,7 @@ use folioswap_group::{
     devices::DeviceKind,
     group::Group,
     moments::{LATENCY_BUCKETS, latency_bucket_start_ns},
+    refaults::refault_bucket_start,
     segment::CLUSTER_BYTES,
 };
 use serde_json::{Map, Value, json};
@@ -126,6 +127,10 @@ impl Report {
                 })
             })
             .collect();
+        let distances = self.refaulted.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
+        let distances: Vec<Value> = distances
+            .map(|(bucket, count)| json!({ "from_pages": refault_bucket_start(bucket), "pages": count.round() }))
+            .collect();
         let latency = self.latency.iter().enumerate().filter(|(_, count)| **count > 0);
         let latency: Vec<Value> = latency
             .map(|(bucket, count)| json!({ "from_ns": latency_bucket_start_ns(bucket), "faults": count }))
@@ -154,6 +159,7 @@ impl Report {
             "ratio": self.ratio(),
             "refaults": {
                 "evictions": self.refaulted.evictions,
+                "distances": distances,
                 "curve": self.refaulted.points(),
                 "runs_well_bytes": self.refaulted.runs_well(),
             },

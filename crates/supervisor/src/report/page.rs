@@ -178,10 +178,8 @@ impl Report {
             return chart(page, "How long faults took", "There was no fault.", "");
         };
         let name = |bucket| match latency_bucket_start_ns(bucket) {
-            short @ ..1_000_000 => {
-                format!("{:.3}", short as f64 / 1000.0).trim_end_matches('0').trim_end_matches('.').to_owned()
-                    + " us"
-            }
+            short @ ..10_000 => format!("{:.1} us", short as f64 / 1e3),
+            middle @ ..1_000_000 => format!("{:.0} us", middle as f64 / 1e3),
             long => format!("{:.0} ms", long as f64 / 1e6),
         };
         let bars = (first..=last).map(|bucket| (name(bucket), self.latency[bucket] as f64)).collect();

@@ -44,7 +44,7 @@ impl Report {
             line("traffic", format!("{out} out, {back} back; files took {file_out} and gave {file_back}"))?;
         }
         let (major, minor) = (count(Counter::MajorFaults), count(Counter::MinorFaults));
-        if major + minor > 0 {
+        if major > 0 || minor > 0 {
             let times = match (self.latency_below(50), self.latency_below(99)) {
                 (Some(half), Some(most)) => format!("; half took at most {half}, 99 % at most {most}"),
                 _ => String::new(),
