@@ -179,7 +179,6 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         if !cluster.is_usable(request.order) {
             return None;
         }
-        let from = if cluster.cluster.used() == 0 { 0 } else { hint.slot_in_cluster() };
-        self.scan_cluster(crate::guard::Isolated::new(cluster), from, request)
+        self.scan_cluster(crate::guard::Isolated::new(cluster), hint.slot_in_cluster(), request)
     }
 }

@@ -129,10 +129,13 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     }
 
     /// Whether the cluster is *usable* for `order` (spec §0): the flag permits it, the table
-    /// exists, the order fits.
+    /// exists, the order fits. A usable cluster that is not isolated is never empty, because its
+    /// table leaves with its last slot: the kernel's case of an empty cluster, which is scanned
+    /// from its first slot and not from the hint, cannot arise.
     #[inline]
     pub(crate) fn is_usable(&self, order: Order) -> bool {
         let cluster = self.cluster;
+        debug_assert!(!cluster.has_frame() || cluster.used() > 0, "the table leaves with the last slot");
         cluster.has_frame() && order_fits(cluster.flag(), cluster.used(), cluster.order(), order)
     }
 

@@ -134,9 +134,6 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                         // The table may be another one if the cluster was empty in between: here,
                         // and for the rest of the scan.
                         words = cluster.words()?;
-                        if cluster.cluster.used() == 0 {
-                            return self.take_range(cluster, words, 0, request);
-                        }
                         if let RangeUse::Free = look(words, slot, step) {
                             return self.take_range(cluster, words, slot, request);
                         }

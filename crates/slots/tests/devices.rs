@@ -220,6 +220,48 @@ fn the_walk_starts_over_if_the_device_that_was_to_come_next_left_the_list() {
     swap.validate().unwrap();
 }
 
+/// The first device gets a free slot in a list that its look has passed already, and the second
+/// device goes off. One walk that starts over with *all* devices finds the slot; a walk that starts
+/// over with the rest of them finds nothing, and the allocation needs a second round, which takes
+/// the local lock again.
+#[test]
+fn a_walk_that_starts_over_looks_at_the_devices_again_that_it_had_passed() {
+    type Counted = CountLocks<Current>;
+    struct FreesAndSwitchesOff<'a> {
+        slots: &'a Slots<PAYLOAD, Counted>,
+        freed: SwapEntry,
+        leaving: DeviceId,
+        calls: Cell<u32>,
+    }
+    impl Hooks for FreesAndSwitchesOff<'_> {
+        fn reclaim(&self, _: SwapEntry, _: FolioId) -> Reclaimed {
+            if self.calls.replace(self.calls.get() + 1) == 0 {
+                give(self.slots, self.freed, 0, 9);
+                self.slots.swapoff_begin(self.leaving).unwrap();
+            }
+            Reclaimed::Kept(512)
+        }
+    }
+    let config = Config { cpus: 4, clusters_max: 16, frame_chunks_max: 2 };
+    let swap = engine_with::<Counted>(config, 8);
+    // Three clusters: one only cached, one that waits for a discard, one full of order 0.
+    let flags = DeviceFlags::DISCARD;
+    let first = swap.swapon(DeviceSpec { priority: Some(1), flags, ..DeviceSpec::new(512 * 3) }).unwrap();
+    let wholes = [1, 2].map(|folio| take(&swap, CPU0, 9, folio));
+    give(&swap, wholes[1], 9, 2);
+    swap.put(wholes[0], 512, |_, _| {}).unwrap();
+    let singles: Vec<_> = (0..511).map(|_| take(&swap, CPU0, 0, 9)).collect();
+    let leaving = plain(&swap, 100);
+    assert!(swap.vm_swap_full());
+    let hooks = FreesAndSwitchesOff { slots: &swap, freed: singles[100], leaving, calls: Cell::new(0) };
+    let rounds_before = swap.lock_stats().unwrap().local.acquired;
+    let found = swap.alloc_folio_with(CPU1, Order::ZERO, FolioId(10), DeviceMask::ALL, &hooks);
+    let rounds = swap.lock_stats().unwrap().local.acquired - rounds_before;
+    assert_eq!(found, Ok(singles[100]), "on the first device, {first:?}");
+    assert_eq!((hooks.calls.get(), rounds), (1, 1), "within one walk");
+    swap.validate().unwrap();
+}
+
 #[test]
 fn an_empty_mask_and_a_mask_of_devices_that_are_off_get_nothing() {
     let swap = engine(16);

@@ -299,3 +299,66 @@ fn two_threads_faulting_two_sub_pages_of_one_large_entry() {
     assert_eq!(swap.cache_insert(at(9), order(3), FolioId(13)).unwrap().first, at(8));
     swap.validate().unwrap();
 }
+
+#[test]
+fn swapoff_cancel_of_a_full_device_leaves_it_off_the_list_until_its_first_free() {
+    let swap = engine(8);
+    let id = plain(&swap, 700);
+    let entries: Vec<_> = (0..699).map(|folio| take(&swap, CPU0, 0, folio)).collect();
+    assert!(!swap.device_info(id).unwrap().available, "full");
+    swap.swapoff_begin(id).unwrap();
+    swap.swapoff_cancel(id).unwrap();
+    assert!(!swap.device_info(id).unwrap().available, "it is full still");
+    swap.validate().unwrap();
+    let nothing = swap.alloc_folio(CPU1, Order::ZERO, FolioId(1), DeviceMask::ALL);
+    assert_eq!(nothing, Err(AllocError::NoSpace));
+    give(&swap, entries[600], 0, 600);
+    assert!(swap.device_info(id).unwrap().available, "the first free lists it");
+    assert_eq!(take(&swap, CPU1, 0, 1), entries[600], "it is not lost for ever");
+    swap.validate().unwrap();
+}
+
+/// The kernel scans an emptied cluster that a hint leads to from its first slot. Here the table
+/// leaves with the last slot, so a hint never leads into an empty cluster: whatever empties it, the
+/// next allocation isolates it from FREE and begins at its first slot.
+#[test]
+fn a_cluster_that_became_empty_is_scanned_from_its_first_slot_not_from_the_hint() {
+    struct Refuses;
+    impl Hooks for Refuses {
+        fn charge(&self, _: Result<SwapEntry, AllocError>, _: u32) -> Result<(), ChargeRefused> {
+            Err(ChargeRefused)
+        }
+    }
+    for size in 0..9 {
+        let swap = engine(8);
+        // The header slot keeps cluster 0 in use: it is filled, so that order 0 takes cluster 1.
+        plain(&swap, 512 * 2);
+        (0..511).for_each(|_| _ = take(&swap, CPU1, 0, 9));
+        let tables = swap.frames_free();
+        let emptied: [&dyn Fn(); 3] = [
+            &|| {
+                let entries = [1, 2].map(|folio| take(&swap, CPU0, size, folio));
+                give(&swap, entries[0], size, 1);
+                give(&swap, entries[1], size, 2);
+            },
+            &|| {
+                let entry = take(&swap, CPU0, size, 1);
+                swap.put(entry, 1 << size, |_, _| {}).unwrap();
+                uncache(&swap, entry, size, 1);
+            },
+            &|| {
+                let all = DeviceMask::ALL;
+                let refused = swap.alloc_folio_with(CPU0, order(size), FolioId(1), all, &Refuses);
+                assert_eq!(refused, Err(AllocError::ChargeRefused));
+            },
+        ];
+        for empty in emptied {
+            empty();
+            assert_eq!(swap.frames_free(), tables, "order {size}: the table is back");
+            swap.validate().unwrap();
+            let again = take(&swap, CPU0, size, 3);
+            assert_eq!(again.offset(), 512, "order {size}: from the first slot");
+            give(&swap, again, size, 3);
+        }
+    }
+}
