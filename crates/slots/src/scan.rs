@@ -118,6 +118,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         request: &Request<'_, H>,
     ) -> Option<u32> {
         let step = request.order.slots();
+        // No range can be free, and reclaim of what is only cached is not worth a scan (as the
+        // kernel has it: slots that are only cached count as used).
+        if cluster.cluster.used() + step > CLUSTER_SLOTS {
+            return None;
+        }
         let mut words = cluster.words()?;
         let mut reclaims_only_cached = None;
         let mut slot = from;

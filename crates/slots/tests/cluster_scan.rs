@@ -86,9 +86,12 @@ fn two_small_folios_in_one_range(swap: &Slots<PAYLOAD>) -> SwapEntry {
         swap.cache_insert(at, order(2), FolioId(2000 + half as u32)).unwrap();
     }
     only_cached(swap, target, 3);
-    // A slot freed elsewhere makes the cluster NONFULL, so that a scan visits it.
-    uncache(swap, entries[0], 3, 0);
-    swap.put(entries[0], 1, |_, _| {}).unwrap();
+    // A slot freed in each of eight other ranges makes the cluster NONFULL, so that a scan visits
+    // it, and leaves as many slots free as a range has.
+    for other in (8..16).map(|other| entries[other]) {
+        uncache(swap, other, 3, other.offset() as u32 % 512 / 8);
+        swap.put(other, 1, |_, _| {}).unwrap();
+    }
     target
 }
 
@@ -100,7 +103,11 @@ fn the_first_folio_that_is_kept_ends_the_reclaim_of_a_range() {
     let result = swap.alloc_folio_with(CPU1, order(3), FolioId(9), DeviceMask::ALL, &cache);
     assert_eq!(result, Err(AllocError::SplitAndRetry));
     let first = target.offset();
-    assert!(cache.asked.borrow().iter().all(|asked| *asked == first), "the second folio is not looked at");
+    let asked = cache.asked.borrow();
+    assert!(
+        !asked.is_empty() && asked.iter().all(|asked| *asked == first),
+        "not the second folio: {asked:?}"
+    );
     swap.validate().unwrap();
 }
 
@@ -112,6 +119,27 @@ fn a_range_whose_folios_all_leave_is_taken() {
     let result = swap.alloc_folio_with(CPU1, order(3), FolioId(9), DeviceMask::ALL, &cache);
     assert_eq!(result, Ok(target));
     assert_eq!(*cache.asked.borrow(), [target.offset(), target.offset() + 4], "each folio once");
+    swap.validate().unwrap();
+}
+
+/// With fewer slots free than a folio has, no slot of the cluster is looked at, and nobody is asked
+/// to give up what is only cached.
+#[test]
+fn a_cluster_with_fewer_free_slots_than_the_folio_has_is_left_at_once() {
+    let swap = engine(8);
+    let target = two_small_folios_in_one_range(&swap);
+    // Order 0 steals one of the eight free slots.
+    let stolen = (0..512).find_map(|_| {
+        let entry = take(&swap, LogicalCpu(2), 0, 1001);
+        (entry.offset() / 512 == target.offset() / 512).then_some(entry)
+    });
+    let stolen = stolen.unwrap();
+    let cache = Cache::new(&swap, 4, &[]);
+    let attempt = || swap.alloc_folio_with(CPU1, order(3), FolioId(9), DeviceMask::ALL, &cache);
+    assert_eq!(attempt(), Err(AllocError::SplitAndRetry));
+    assert!(cache.asked.borrow().is_empty(), "505 slots are used, those that are only cached among them");
+    give(&swap, stolen, 0, 1001);
+    assert_eq!(attempt(), Ok(target), "504 are");
     swap.validate().unwrap();
 }
 
@@ -132,24 +160,25 @@ fn nonfull_clusters_are_taken_in_the_order_in_which_they_got_there() {
 fn a_fragment_cluster_that_failed_goes_to_the_tail_so_that_the_list_rotates() {
     let swap = engine(16);
     plain(&swap, 512 * 4);
-    // Three clusters of order 8 have one half each that a kept folio spoils; then half of all is
-    // used.
-    let halves: Vec<_> = (0..6).map(|folio| take(&swap, CPU1, 8, folio)).collect();
-    for folio in [0, 2, 4] {
-        only_cached(&swap, halves[folio], 8);
+    // Three clusters of order 3 have one range each that a kept folio spoils; then more than half
+    // of all is used.
+    let folios: Vec<_> = (0..192).map(|folio| take(&swap, CPU1, 3, folio)).collect();
+    for first in [0, 64, 128] {
+        only_cached(&swap, folios[first], 3);
     }
     assert!(swap.vm_swap_full());
-    let id = halves[0].device();
+    let id = folios[0].device();
     assert_eq!(lists(&swap, id).full, 3);
-    // One slot freed in the other half of each makes it NONFULL; a scan in vain makes it FRAG.
-    for folio in [1, 3, 5] {
-        uncache(&swap, halves[folio], 8, folio as u32);
-        swap.put(halves[folio], 1, |_, _| {}).unwrap();
+    // A slot freed in each of eight other ranges makes it NONFULL, with as many slots free as a
+    // range has; a scan in vain makes it FRAG.
+    for folio in [0, 64, 128].into_iter().flat_map(|first| first + 1..first + 9) {
+        uncache(&swap, folios[folio], 3, folio as u32);
+        swap.put(folios[folio], 1, |_, _| {}).unwrap();
     }
-    let cache = Cache::new(&swap, 256, &[0, 2, 4]);
-    let attempt = |_| swap.alloc_folio_with(CPU0, order(8), FolioId(9), DeviceMask::ALL, &cache);
+    let cache = Cache::new(&swap, 8, &[0, 64, 128]);
+    let attempt = |_| swap.alloc_folio_with(CPU0, order(3), FolioId(9), DeviceMask::ALL, &cache);
     assert_eq!(attempt(0), Err(AllocError::SplitAndRetry));
-    assert_eq!(lists(&swap, id).frag[8], 3);
+    assert_eq!(lists(&swap, id).frag[3], 3);
     cache.asked.borrow_mut().clear();
     assert!((0..6).map(attempt).all(|result| result == Err(AllocError::SplitAndRetry)));
     let asked: Vec<_> = cache.asked.borrow().iter().map(|offset| offset / 512).collect();
