@@ -130,8 +130,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
                 continue;
             }
             // Isolation skips contended clusters, so a failure with free slots may be spurious; the
-            // caller could take it for the end of all space.
-            if self.free_and_total(mask).0 == 0 {
+            // caller could take it for the end of all space. Slots that wait for a discard come
+            // into reach by no further round.
+            if self.free_within_reach(mask) == 0 {
                 break;
             }
             <P::Relax as crate::lock::Relax>::relax(round);

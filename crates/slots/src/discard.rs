@@ -6,6 +6,7 @@ use crate::lists::ListId;
 use crate::order::CLUSTER_SLOTS;
 use crate::policy::Policy;
 use crate::slots::Slots;
+use crate::sync::Ordering;
 
 /// The CPU whose counter holds the references of work that is done for no CPU.
 pub(crate) const PINNED_ON: LogicalCpu = LogicalCpu(0);
@@ -37,13 +38,32 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         done
     }
 
-    /// Runs the pending discards of the first permitted device that has any; says whether a cluster
-    /// became free.
+    /// Runs the pending discards of the permitted devices, by priority, until one device has got a
+    /// free cluster by it; says whether one has.
     #[cold]
     pub(crate) fn run_first_pending_discards<H: Hooks>(&self, mask: DeviceMask, hooks: &H) -> bool {
-        self.devices()
-            .iter()
-            .filter(|id| mask.contains(*id) && self.discards_pending(*id) > 0)
-            .any(|id| self.run_discards(id, hooks) > 0)
+        let mut left = self.devices().intersection(mask);
+        // Of equal devices the one with the lowest number comes first.
+        while let Some(id) = left.iter().min_by_key(|id| -self.device(*id).priority()) {
+            left = left.without(id);
+            if self.discards_pending(id) > 0 && self.run_discards(id, hooks) > 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Free slots of the permitted devices that an allocation can reach now: those of clusters that
+    /// wait for a discard, or are being discarded, are not among them.
+    #[cold]
+    pub(crate) fn free_within_reach(&self, mask: DeviceMask) -> u64 {
+        let waiting = |id: DeviceId| {
+            let running = self.device(id).discards_running.load(Ordering::Relaxed);
+            // A cluster with bad slots is never empty, so each of these is whole.
+            u64::from(self.discards_pending(id) + running) * u64::from(CLUSTER_SLOTS)
+        };
+        let devices = self.devices().intersection(mask);
+        let reach = |id| self.free_and_total(DeviceMask::only(id)).0.saturating_sub(waiting(id));
+        devices.iter().map(reach).sum()
     }
 }

@@ -197,13 +197,13 @@ fn the_walk_starts_over_if_the_device_that_was_to_come_next_left_the_list() {
         }
     }
     let swap = engine(16);
-    // Four clusters: one only cached, one used as a whole, two halves, one waiting for a discard
-    // that nobody runs.
+    // Five clusters: two only cached, of which each look tries the next one, one used as a whole,
+    // one full of order 0, one waiting for a discard that nobody runs.
     let flags = DeviceFlags::DISCARD;
     let first = swap.swapon(DeviceSpec { priority: Some(1), flags, ..DeviceSpec::new(512 * 5) }).unwrap();
     let wholes: Vec<_> = (0..4).map(|folio| take(&swap, CPU0, 9, folio)).collect();
     give(&swap, wholes[3], 9, 3);
-    swap.put(wholes[0], 512, |_, _| {}).unwrap();
+    wholes[..2].iter().for_each(|whole| _ = swap.put(*whole, 512, |_, _| {}).unwrap());
     for _ in 0..511 {
         take(&swap, CPU0, 0, 9);
     }

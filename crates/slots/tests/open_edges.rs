@@ -362,3 +362,61 @@ fn a_cluster_that_became_empty_is_scanned_from_its_first_slot_not_from_the_hint(
         }
     }
 }
+
+#[test]
+fn an_allocation_that_cannot_succeed_gives_up_after_one_round_while_discards_wait() {
+    struct Deferred(Cell<u32>);
+    impl Hooks for Deferred {
+        fn discard(&self, _: DeviceId, _: u64, _: u32) -> DiscardOutcome {
+            self.0.set(self.0.get() + 1);
+            DiscardOutcome::Deferred
+        }
+    }
+    let config = Config { cpus: 4, clusters_max: 16, frame_chunks_max: 2 };
+    let swap = engine_with::<CountLocks>(config, 8);
+    let flags = DeviceFlags::DISCARD;
+    let id = swap.swapon(DeviceSpec { flags, ..DeviceSpec::new(512 * 3) }).unwrap();
+    let wholes = [1, 2].map(|folio| take(&swap, CPU0, 9, folio));
+    (0..511).for_each(|_| _ = take(&swap, CPU0, 0, 9));
+    give(&swap, wholes[0], 9, 1);
+    assert_eq!((swap.discards_pending(id), swap.free_slots()), (1, 512));
+    let hooks = Deferred(Cell::new(0));
+    let before = swap.lock_stats().unwrap().local.acquired;
+    let result = swap.alloc_folio_with(CPU1, Order::ZERO, FolioId(3), DeviceMask::ALL, &hooks);
+    assert_eq!(result, Err(AllocError::NoSpace));
+    assert_eq!(hooks.0.get(), 1, "the discard was tried once");
+    let locked = swap.lock_stats().unwrap().local.acquired - before;
+    assert_eq!(locked, 2, "one round, and the count of the failure");
+}
+
+#[test]
+fn discards_that_wait_run_by_priority_not_by_number() {
+    struct Noted(RefCell<Vec<DeviceId>>);
+    impl Hooks for Noted {
+        fn discard(&self, device: DeviceId, _: u64, _: u32) -> DiscardOutcome {
+            self.0.borrow_mut().push(device);
+            DiscardOutcome::Done
+        }
+    }
+    let swap = engine(16);
+    let on = |priority| {
+        let spec = DeviceSpec { priority: Some(priority), ..DeviceSpec::new(1024) };
+        swap.swapon(DeviceSpec { flags: DeviceFlags::DISCARD, ..spec }).unwrap()
+    };
+    let devices = [1, 7, 4].map(on);
+    for id in devices {
+        let only = DeviceMask::only(id);
+        let whole = swap.alloc_folio(CPU0, Order::MAX, FolioId(1), only).unwrap();
+        (0..511).for_each(|_| _ = swap.alloc_folio(CPU0, Order::ZERO, FolioId(2), only).unwrap());
+        give(&swap, whole, 9, 1);
+    }
+    assert!(devices.iter().all(|id| swap.discards_pending(*id) == 1));
+    let hooks = Noted(RefCell::default());
+    let alloc = |mask| swap.alloc_folio_with(CPU1, Order::MAX, FolioId(3), mask, &hooks);
+    assert_eq!(alloc(DeviceMask::ALL), Err(AllocError::SplitAndRetry), "a large folio waits for none");
+    let first = |mask| swap.alloc_folio_with(CPU1, Order::ZERO, FolioId(3), mask, &hooks).unwrap().device();
+    assert_eq!(first(DeviceMask::ALL), devices[1], "the highest priority");
+    assert_eq!(first(DeviceMask::ALL.without(devices[1])), devices[2], "the highest that is permitted");
+    assert_eq!(*hooks.0.borrow(), [devices[1], devices[2]]);
+    swap.validate().unwrap();
+}
