@@ -20,7 +20,7 @@ pub enum InsertError {
     /// The target slot is free (or bad) by now: look at the page table again.
     NoEntry,
     /// The target slot is fine, but some other slot of the range is not swapped out, is cached, or
-    /// differs in its zero mark: reduce the order and try again.
+    /// differs in its zero mark or its group: reduce the order and try again.
     Busy,
     /// The range lies outside the device, or would begin at the header slot: reduce the order and
     /// try again.
@@ -65,6 +65,13 @@ impl From<EntryError> for CacheError {
     }
 }
 
+/// Whether the slots of a range agree in what their owner keeps beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Uniform {
+    Yes,
+    No,
+}
+
 /// A folio that was added to the swap cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
@@ -92,6 +99,19 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         order: Order,
         folio: FolioId,
     ) -> Result<Inserted, InsertError> {
+        self.cache_insert_if(target, order, folio, |_, _| Uniform::Yes)
+    }
+
+    /// As [`cache_insert`](Self::cache_insert). `uniform` gets the payload of the range's first
+    /// slot and the number of slots, under the cluster lock, before anything is changed.
+    #[inline]
+    pub(crate) fn cache_insert_if(
+        &self,
+        target: SwapEntry,
+        order: Order,
+        folio: FolioId,
+        uniform: impl FnOnce(*const u8, u32) -> Uniform,
+    ) -> Result<Inserted, InsertError> {
         let first = target.round_down(order).ok_or(InsertError::Entry(EntryError::OutOfRange))?;
         self.locate(first, order.slots()).map_err(InsertError::Entry)?;
         let cluster = self.lock_cluster(target.device(), target.cluster() as u32);
@@ -108,7 +128,8 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let word = Word::from_raw(cell.load(Ordering::Relaxed));
             word.kind() == WordKind::Shadow && word.zero_mark() == zero
         };
-        if !range.iter().all(fits) {
+        let payload = cluster.payload().wrapping_add(start * PAYLOAD);
+        if !range.iter().all(fits) || uniform(payload, order.slots()) == Uniform::No {
             return Err(InsertError::Busy);
         }
         for cell in range {

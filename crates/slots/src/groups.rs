@@ -1,13 +1,16 @@
 //! Groups: charging of swap slots within nested limits (spec §0 "a 2-byte group id per slot",
-//! "`vm_swap_full`", "Batch free"; §2.7).
+//! "`vm_swap_full`", "Batch free"; §2.7), and the devices that a group may use (spec §6, swap
+//! tiers).
 //!
 //! Opt-in: an owner that has groups begins the payload of each slot with the group's id, two bytes.
 //! [`ChargeTo`] writes it when the slots are taken. [`Uncharge`] reads it when they become free and
 //! takes consecutive slots of one group off its account in one go.
 
 use crate::alloc::AllocError;
-use crate::entry::{DeviceId, FolioId, SwapEntry};
+use crate::cache::{InsertError, Inserted, Uniform};
+use crate::entry::{DeviceId, DeviceMask, FolioId, SwapEntry};
 use crate::hooks::{ChargeRefused, DiscardOutcome, Hooks, Reclaimed};
+use crate::order::Order;
 use crate::policy::Policy;
 use crate::slots::Slots;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -76,6 +79,8 @@ struct Group {
     limit_inverted: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
+    /// Devices that the group may not use, so that zeroed memory permits all.
+    forbidden: AtomicU32,
 }
 
 /// A group's account.
@@ -142,6 +147,7 @@ impl Groups {
         group.parent.store(parent.map_or(0, GroupId::get), Ordering::Release);
         group.refused.store(0, Ordering::Relaxed);
         group.failed.store(0, Ordering::Relaxed);
+        group.forbidden.store(0, Ordering::Relaxed);
         self.set_limit(id, limit);
         group.state.store(LIVE, Ordering::Release);
         Ok(id)
@@ -170,6 +176,21 @@ impl Groups {
     /// Sets the largest number of slots of the group. Slots that it has above that stay.
     pub fn set_limit(&self, id: GroupId, limit: Option<u64>) {
         self.group(id).limit_inverted.store(!limit.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Sets the devices that the group may use from its next allocation on, at any time. Slots that
+    /// it has on others stay there until they are freed.
+    pub fn set_devices(&self, id: GroupId, permitted: DeviceMask) {
+        let forbidden = DeviceMask::ALL.minus(permitted).bits();
+        self.group(id).forbidden.store(forbidden, Ordering::Relaxed);
+    }
+
+    /// The devices that the group may use: those that it and every group above it permit, so that
+    /// none has more than its parent. The mask of its next allocation. Cost: one load per level.
+    pub fn devices(&self, id: GroupId) -> DeviceMask {
+        let forbidden = |at: GroupId| self.group(at).forbidden.load(Ordering::Relaxed);
+        let all = self.upwards(id).fold(0, |all, at| all | forbidden(at));
+        DeviceMask::ALL.minus(DeviceMask::from_bits(all))
     }
 
     fn limit(&self, id: GroupId) -> u64 {
@@ -276,6 +297,32 @@ impl<H: Hooks, const PAYLOAD: usize, P: Policy> Hooks for ChargeTo<'_, H, PAYLOA
 
     fn discard(&self, device: DeviceId, first: u64, slots: u32) -> DiscardOutcome {
         self.inner.discard(device, first, slots)
+    }
+}
+
+impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
+    /// As [`cache_insert`](Slots::cache_insert), for slots that were taken with [`ChargeTo`]: the
+    /// slots of a folio of order above 0 must also belong to one group, because a folio in memory
+    /// is charged to one. Cost: one load more per slot.
+    ///
+    /// # Errors
+    /// [`InsertError`]; nothing is changed then.
+    pub fn cache_insert_charged(
+        &self,
+        target: SwapEntry,
+        order: Order,
+        folio: FolioId,
+    ) -> Result<Inserted, InsertError> {
+        const { assert!(PAYLOAD >= GroupId::BYTES) };
+        self.cache_insert_if(target, order, folio, |payload, slots| {
+            let group = |slot: u32| {
+                let at = payload.wrapping_add(slot as usize * PAYLOAD);
+                // SAFETY: the payload of a slot of a table, under the cluster's lock; that the
+                // slots are in use keeps their groups from changing.
+                unsafe { at.cast::<u16>().read_unaligned() }
+            };
+            if (1..slots).all(|slot| group(slot) == group(0)) { Uniform::Yes } else { Uniform::No }
+        })
     }
 }
 

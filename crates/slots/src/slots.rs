@@ -295,6 +295,20 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         free * 2 < total
     }
 
+    /// The tiers, from the first to be used on: one for each priority, with the devices that are on
+    /// at it. A group's mask is a union of some.
+    pub fn tiers(&self) -> impl Iterator<Item = (i32, DeviceMask)> {
+        let mut left = self.devices();
+        core::iter::from_fn(move || {
+            let priority = |id: DeviceId| self.device(id).priority();
+            let first = left.iter().map(priority).max()?;
+            let of_tier = left.iter().filter(|id| priority(*id) == first);
+            let tier = of_tier.fold(DeviceMask::NONE, DeviceMask::with);
+            left = left.minus(tier);
+            Some((first, tier))
+        })
+    }
+
     pub(crate) fn free_and_total(&self, mask: DeviceMask) -> (u64, u64) {
         let mut free = 0;
         let mut total = 0;

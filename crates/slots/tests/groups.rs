@@ -166,6 +166,64 @@ fn a_slot_stays_charged_until_nobody_holds_it_and_no_folio_is_cached() {
 }
 
 #[test]
+fn a_large_folio_is_not_brought_in_over_slots_of_two_groups() {
+    let (swap, groups) = (engine(2), Accounts::new());
+    plain(&swap, 1024);
+    let ids = [groups.create(None, None).unwrap(), groups.create(None, None).unwrap()];
+    // Slots 8 to 11 and 14, 15 are the first group's, 12 and 13 the second's.
+    let single = |number: u32, which: usize| {
+        let entry = take_for(&swap, &groups, ids[which], 0, number).unwrap();
+        uncache(&swap, entry, 0, number);
+        entry
+    };
+    let entries: Vec<_> = (1..16).map(|slot| single(slot, usize::from(slot == 12 || slot == 13))).collect();
+    let at = |slot: usize| entries[slot - 1];
+    assert!((1..16).all(|slot| at(slot).offset() == slot as u64));
+    let insert = |slot, size| swap.cache_insert_charged(at(slot), order(size), FolioId(100));
+    let range = |slot: usize, size: u32| insert(slot, size).map(|inserted| inserted.first);
+    assert_eq!(range(14, 3), Err(InsertError::Busy));
+    assert_eq!(range(12, 2), Err(InsertError::Busy));
+    assert_eq!(range(10, 2), Ok(at(8)), "four of one group");
+    assert_eq!(range(12, 1), Ok(at(12)), "two of the other");
+    assert_eq!(range(15, 0), Ok(at(15)), "one");
+    swap.validate().unwrap();
+}
+
+#[test]
+fn a_groups_devices_change_while_it_runs_and_are_never_more_than_its_parents() {
+    let (swap, groups) = (engine(32), Accounts::new());
+    let on =
+        |priority| swap.swapon(DeviceSpec { priority: Some(priority), ..DeviceSpec::new(4096) }).unwrap();
+    let [fast, slow, other_slow] = [9, 3, 3].map(on);
+    let tiers: Vec<_> = swap.tiers().collect();
+    assert_eq!(tiers, [(9, DeviceMask::only(fast)), (3, DeviceMask::only(slow).with(other_slow))]);
+    let top = groups.create(None, None).unwrap();
+    let below = groups.create(Some(top), None).unwrap();
+    assert_eq!(groups.devices(below), DeviceMask::ALL);
+    let used = |group: GroupId, folio| {
+        let hooks = ChargeTo { groups: &*groups, group, slots: &swap.slots, inner: NoHooks };
+        let mask = groups.devices(group);
+        swap.alloc_folio_with(CPU0, order(2), FolioId(folio), mask, &hooks).map(|entry| entry.device())
+    };
+    assert_eq!(used(below, 1), Ok(fast));
+    // The hint of this CPU still leads to the fast device.
+    groups.set_devices(below, tiers[1].1);
+    assert!(tiers[1].1.contains(used(below, 2).unwrap()));
+    groups.set_devices(top, DeviceMask::only(slow));
+    assert_eq!((used(top, 4), used(below, 5)), (Ok(slow), Ok(slow)));
+    groups.set_devices(below, DeviceMask::only(fast));
+    assert_eq!(groups.devices(below), DeviceMask::NONE, "its own alone, which its parent does not permit");
+    assert_eq!(used(below, 6), Err(AllocError::NoSpace));
+    groups.set_devices(top, DeviceMask::ALL);
+    assert_eq!(used(below, 7), Ok(fast));
+    // A new group in the place of an old one may use all.
+    let again = groups.create(None, None).unwrap();
+    groups.set_devices(again, DeviceMask::NONE);
+    groups.remove(again).unwrap();
+    assert_eq!(groups.devices(groups.create(None, None).unwrap()), DeviceMask::ALL);
+}
+
+#[test]
 fn a_group_is_full_when_any_above_it_is_half_used() {
     let (swap, groups) = (engine(8), Accounts::new());
     plain(&swap, 4096);
