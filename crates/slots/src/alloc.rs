@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
 use crate::hooks::{Hooks, NoHooks};
 use crate::order::Order;
-use crate::policy::{NodePreference, Policy, Rotation, SlotCache};
+use crate::policy::{HintScope, NodePreference, Policy, Rotation, SlotCache};
 use crate::scan::Request;
 use crate::slots::Slots;
 use crate::sync::Ordering;
@@ -110,7 +110,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         for round in 0..ROUNDS_MAX {
             let again = {
                 let local = self.lock_cpu(cpu);
-                let mut request = Request::new(order, Word::allocated(folio), hooks, &local, cpu);
+                let mut request = Request::new(order, Word::allocated(folio), hooks, &local, cpu, mask);
                 if let Some(entry) = self.alloc_once(mask, &mut request) {
                     local.count_allocated(order);
                     return Ok(entry);
@@ -182,6 +182,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mask: DeviceMask,
         request: &Request<'_, H>,
     ) -> Option<SwapEntry> {
+        if P::HINT_SCOPE != HintScope::PerCpu {
+            return self.alloc_at_scoped_hint(mask, request);
+        }
         let hint = local.hint(request.order)?;
         if !mask.contains(hint.device()) {
             return None;

@@ -40,8 +40,9 @@ mod words;
 pub use alloc::AllocError;
 pub use before::{
     BeforeClusterScan, BeforeRoundRobin, BeforeSlotCacheRemoval, CountLocks, DescendingPriorities,
-    DiscardInside, FreeFirst, FreePerSlot, NODES_MAX, Node, NonfullFirst, NonfullUnlessDiscard,
-    PreferOwnNode, ReclaimAfterFree, RelaxBy, RotatePerAllocation, ScanAllFragments, SlotCachePerCpu,
+    DiscardInside, FreeFirst, FreePerSlot, HintPerDevice, HintPerMask, NODES_MAX, Node, NonfullFirst,
+    NonfullUnlessDiscard, PreferOwnNode, ReclaimAfterFree, RelaxBy, RotatePerAllocation, ScanAllFragments,
+    SlotCachePerCpu,
 };
 pub use cache::{CacheError, InsertError, Inserted};
 pub use counting::{AllLockStats, LockStats};
@@ -56,7 +57,7 @@ pub use layout::{Config, ConfigError, METADATA_ALIGN};
 pub use lock::{Relax, SpinOnly};
 pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
 pub use policy::{
-    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
+    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim, HintScope,
     LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 pub use reclaim::FullClusters;

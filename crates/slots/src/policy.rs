@@ -75,6 +75,19 @@ pub enum Rotation {
     PerAllocation,
 }
 
+/// How far a logical CPU's hint reaches: which allocations go on where the last one ended. Beside
+/// the kernel's, two proposals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HintScope {
+    /// One hint per CPU and order (spec §2.5). Groups with different device masks that take turns
+    /// on a CPU overwrite each other's.
+    PerCpu,
+    /// One per CPU, order and device: a per-CPU cache of each device.
+    PerDevice,
+    /// One per CPU, order and device mask, for the last four masks.
+    PerMask,
+}
+
 /// Whether a node prefers its own device of default priority (spec §4, patch 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodePreference {
@@ -122,6 +135,8 @@ pub trait Policy: 'static {
     const SLOT_CACHE: SlotCache = SlotCache::None;
     /// See [`Rotation`].
     const ROTATION: Rotation = Rotation::PerCluster;
+    /// See [`HintScope`].
+    const HINT_SCOPE: HintScope = HintScope::PerCpu;
     /// See [`NodePreference`].
     const NODE_PREFERENCE: NodePreference = NodePreference::Off;
     /// See [`Frees`].

@@ -1,12 +1,13 @@
 //! Scan of one cluster, from an offset to its end, without wrap-around (spec §0).
 
+use crate::before::are_per_device;
 use crate::cpu::CpuGuard;
 use crate::device::DeviceFlags;
-use crate::entry::{LogicalCpu, SwapEntry};
+use crate::entry::{DeviceMask, LogicalCpu, SwapEntry};
 use crate::guard::Isolated;
 use crate::hooks::{Hooks, Reclaimed};
 use crate::order::{CLUSTER_SLOTS, Order};
-use crate::policy::{Policy, Rotation};
+use crate::policy::{HintScope, Policy};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::Word;
@@ -21,6 +22,8 @@ pub(crate) struct Request<'a, H: Hooks> {
     pub(crate) cpu: &'a CpuGuard<'a>,
     /// The CPU whose local lock `cpu` is.
     pub(crate) logical: LogicalCpu,
+    /// The permitted devices.
+    pub(crate) mask: DeviceMask,
     /// A free cluster could not get a table, because the frame pool is empty.
     pub(crate) no_frame: bool,
     /// Full clusters gave slots back: an order-0 allocation may try again.
@@ -35,8 +38,9 @@ impl<'a, H: Hooks> Request<'a, H> {
         hooks: &'a H,
         cpu: &'a CpuGuard<'a>,
         logical: LogicalCpu,
+        mask: DeviceMask,
     ) -> Self {
-        Request { order, word, hooks, cpu, logical, no_frame: false, reclaimed: false }
+        Request { order, word, hooks, cpu, logical, mask, no_frame: false, reclaimed: false }
     }
 }
 
@@ -101,8 +105,10 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         if device.has(DeviceFlags::ROTATIONAL) {
             let raw = next.map_or(0, SwapEntry::to_raw);
             device.global_cluster.next[request.order.index()].store(raw, Ordering::Relaxed);
-        } else if P::ROTATION == Rotation::PerAllocation {
+        } else if are_per_device::<P>() {
             self.set_device_hint(request.logical, id, request.order, next);
+        } else if P::HINT_SCOPE == HintScope::PerMask {
+            self.set_mask_hint(request, next);
         } else {
             request.cpu.set_hint(request.order, next);
         }

@@ -5,10 +5,11 @@
 //! (4), and flushes its work items (7) between [`Slots::swapoff_begin`] and
 //! [`Slots::swapoff_finish`].
 
+use crate::before::are_per_device;
 use crate::device::{Device, DeviceState};
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, LogicalCpu, SwapEntry};
 use crate::order::CLUSTER_SLOTS;
-use crate::policy::{DefaultPriority, Policy, Rotation, SlotCache};
+use crate::policy::{DefaultPriority, HintScope, Policy, SlotCache};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
 use crate::word::SlotWord;
@@ -197,8 +198,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         for (cpu, _) in self.logical_cpus() {
             let local = self.lock_cpu(cpu);
             local.forget(id);
-            if P::ROTATION == Rotation::PerAllocation {
+            if are_per_device::<P>() {
                 self.forget_device_hints(cpu, id);
+            }
+            if P::HINT_SCOPE == HintScope::PerMask {
+                self.forget_mask_hints(cpu, id);
             }
         }
         self.header().devices_on.fetch_and(!(1 << id.index()), Ordering::AcqRel);

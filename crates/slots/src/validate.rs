@@ -323,7 +323,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let orders = |cpu| Order::all().map(move |order| (cpu, order));
         let hints =
             self.cpus().flat_map(orders).filter_map(|(cpu, order)| Some((order, cpu.peek_hint(order)?)));
-        for (order, entry) in hints.chain(self.device_hints()) {
+        for (order, entry) in hints.chain(self.device_hints()).chain(self.all_mask_hints()) {
             let device = self.device(entry.device());
             // Behind the last slot of a partial last cluster a scan leaves the device's end, which
             // the fast path refuses.

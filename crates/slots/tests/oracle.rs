@@ -493,6 +493,8 @@ agree_with_the_oracle! {
     slot_cache: SlotCachePerCpu, 5;
     rotate_per_allocation: RotatePerAllocation, 10;
     free_per_slot: FreePerSlot, 10;
+    hint_per_device: HintPerDevice, 10;
+    hint_per_mask: HintPerMask, 10;
     prefer_own_node: BeforeRoundRobin, 10;
     before_cluster_scan: BeforeClusterScan, 10;
     before_slot_cache_removal: BeforeSlotCacheRemoval, 5;

@@ -281,3 +281,69 @@ fn variants_combine_and_keep_the_choices_below_them() {
     assert_eq!(All::LOCK_COUNTING, LockCounting::On);
     assert_eq!(<RelaxBy<SpinOnly> as Policy>::LOCK_COUNTING, Current::LOCK_COUNTING);
 }
+
+// ---- proposals: the scope of hints ----
+
+/// Clusters that 40 folios of order 2 of each of two groups lie in, whose masks have one device
+/// each and which take turns on one CPU.
+fn clusters_of_two_groups<P: Policy>() -> usize {
+    let swap = with::<P>(200);
+    add_devices(&swap, 2, 512 * 64);
+    let mut clusters = std::collections::HashSet::new();
+    for turn in 0..80 {
+        let mask = DeviceMask::only(DeviceId::new(turn % 2).unwrap());
+        let entry = swap.alloc_folio(CPU0, order(2), FolioId(turn), mask).unwrap();
+        assert!(mask.contains(entry.device()));
+        clusters.insert((entry.device(), entry.offset() / 512));
+    }
+    swap.validate().unwrap();
+    clusters.len()
+}
+
+#[test]
+fn groups_that_take_turns_on_a_cpu_lose_their_cluster_unless_hints_tell_them_apart() {
+    assert_eq!(clusters_of_two_groups::<Current>(), 80, "each allocation begins a free cluster");
+    assert_eq!(clusters_of_two_groups::<HintPerDevice>(), 2);
+    assert_eq!(clusters_of_two_groups::<HintPerMask>(), 2);
+}
+
+/// A group that may use all devices is not drawn to the slow one by the hint of another group.
+#[test]
+fn no_scope_of_hints_leads_a_group_to_a_slower_device_than_it_may_use() {
+    fn fast_first<P: Policy>() {
+        let swap = with::<P>(64);
+        let on = |priority| swap.swapon(DeviceSpec { priority: Some(priority), ..DeviceSpec::new(4096) });
+        let [fast, slow] = [2, 1].map(|priority| on(priority).unwrap());
+        let alloc = |mask| swap.alloc_folio(CPU0, order(2), FolioId(1), mask).unwrap().device();
+        for _ in 0..300 {
+            assert_eq!(alloc(DeviceMask::only(slow)), slow);
+            assert_eq!(alloc(DeviceMask::ALL), fast);
+        }
+    }
+    fast_first::<HintPerDevice>();
+    fast_first::<HintPerMask>();
+}
+
+#[test]
+fn more_masks_than_there_is_room_for_replace_the_oldest_and_swapoff_clears_them_all() {
+    let swap = with::<HintPerMask>(64);
+    add_devices(&swap, 6, 4096);
+    let ids: Vec<_> = (0..6).map(|number| DeviceId::new(number).unwrap()).collect();
+    let alloc = |id| swap.alloc_folio(CPU0, order(2), FolioId(1), DeviceMask::only(id)).unwrap();
+    let firsts: Vec<_> = ids.iter().map(|id| alloc(*id)).collect();
+    for (id, first) in ids.iter().zip(&firsts).skip(2) {
+        assert_eq!(alloc(*id).offset(), first.offset() + 4, "one of the last four");
+    }
+    assert_ne!(alloc(ids[0]).offset() / 512, firsts[0].offset() / 512, "replaced");
+    swap.validate().unwrap();
+    for (id, first) in ids.iter().zip(&firsts).skip(3) {
+        swap.swapoff_begin(*id).unwrap();
+        for slot in 0..8 {
+            let entry = SwapEntry::new(*id, first.offset() + slot).unwrap();
+            let _ = swap.cache_remove(entry, 1, FolioId(1), Shadow::EMPTY, |_, _| {});
+            swap.put(entry, 1, |_, _| {}).unwrap();
+        }
+        swap.swapoff_finish(*id).unwrap();
+        swap.validate().unwrap();
+    }
+}

@@ -367,6 +367,8 @@ random_runs! {
     before_round_robin: BeforeRoundRobin;
     slot_cache: SlotCachePerCpu;
     rotate_per_allocation: RotatePerAllocation;
+    hint_per_device: HintPerDevice;
+    hint_per_mask: HintPerMask;
     scan_all_fragments: ScanAllFragments;
     free_first: FreeFirst;
     nonfull_first: NonfullFirst;

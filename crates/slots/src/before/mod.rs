@@ -1,23 +1,25 @@
 //! The behaviours from before each series, each a type that changes one choice of another policy,
-//! and the state that only they need.
+//! and the state that only they need. Two are proposals, and say so.
 //!
 //! They combine: `ScanAllFragments<FreeFirst>` is the state that series 1 started from. The
 //! allocator asks a constant and calls into this folder; under today's policy neither the call nor
 //! the state exists.
 
+mod hint_scope;
 mod nodes;
 mod per_slot;
 mod rotation;
 mod slot_cache;
 mod state;
 
+pub(crate) use hint_scope::are_per_device;
 pub use nodes::{NODES_MAX, Node};
 pub(crate) use slot_cache::is_slot_cached;
 pub(crate) use state::{VariantCpu, VariantShared, needs_state};
 
 use crate::lock::Relax;
 use crate::policy::{
-    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim,
+    ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim, HintScope,
     LockCounting, NodePreference, Policy, Rotation, SlotCache,
 };
 use core::marker::PhantomData;
@@ -32,6 +34,7 @@ macro_rules! pick {
     (DEFAULT_PRIORITY, DEFAULT_PRIORITY, $value:expr) => { $value };
     (SLOT_CACHE, SLOT_CACHE, $value:expr) => { $value };
     (ROTATION, ROTATION, $value:expr) => { $value };
+    (HINT_SCOPE, HINT_SCOPE, $value:expr) => { $value };
     (NODE_PREFERENCE, NODE_PREFERENCE, $value:expr) => { $value };
     (FREES, FREES, $value:expr) => { $value };
     (LOCK_COUNTING, LOCK_COUNTING, $value:expr) => { $value };
@@ -47,6 +50,7 @@ macro_rules! choices {
         const DEFAULT_PRIORITY: DefaultPriority = pick!(DEFAULT_PRIORITY, $changed, $value);
         const SLOT_CACHE: SlotCache = pick!(SLOT_CACHE, $changed, $value);
         const ROTATION: Rotation = pick!(ROTATION, $changed, $value);
+        const HINT_SCOPE: HintScope = pick!(HINT_SCOPE, $changed, $value);
         const NODE_PREFERENCE: NodePreference = pick!(NODE_PREFERENCE, $changed, $value);
         const FREES: Frees = pick!(FREES, $changed, $value);
         const LOCK_COUNTING: LockCounting = pick!(LOCK_COUNTING, $changed, $value);
@@ -86,6 +90,10 @@ variants! {
     SlotCachePerCpu: SLOT_CACHE = SlotCache::PerCpu;
     /// Before series 2: devices rotate per 64 order-0 slots and per large allocation.
     RotatePerAllocation: ROTATION = Rotation::PerAllocation;
+    /// Proposed, not from before: each device has hints of its own on every logical CPU.
+    HintPerDevice: HINT_SCOPE = HintScope::PerDevice;
+    /// Proposed, not from before: each device mask has hints of its own on every logical CPU.
+    HintPerMask: HINT_SCOPE = HintScope::PerMask;
     /// Before series 3: slots are freed one by one.
     FreePerSlot: FREES = Frees::PerSlot;
     /// Before series 4, patch 1: a node drains its own device first. To be combined with

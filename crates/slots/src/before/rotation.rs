@@ -1,6 +1,7 @@
 //! Rotation per 64 order-0 slots or per large allocation, with hints per device, logical CPU and
 //! order (before spec §2.5).
 
+use super::are_per_device;
 use crate::entry::{DeviceId, DeviceMask, LogicalCpu, SwapEntry};
 use crate::hooks::Hooks;
 use crate::order::Order;
@@ -70,7 +71,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     /// Every hint per device. For `validate`.
     pub(crate) fn device_hints(&self) -> impl Iterator<Item = (Order, SwapEntry)> {
-        let devices = if P::ROTATION == Rotation::PerAllocation { DeviceMask::ALL } else { DeviceMask::NONE };
+        let devices = if are_per_device::<P>() { DeviceMask::ALL } else { DeviceMask::NONE };
         self.logical_cpus().flat_map(move |(cpu, _)| {
             let orders = move |device| Order::all().map(move |order| (device, order));
             let hint = move |(device, order)| self.device_hint(cpu, device, order).map(|hint| (order, hint));

@@ -103,7 +103,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let local = self.lock_cpu(cpu);
         loop {
             if cached.left() == 0 {
-                let mut request = Request::new(Order::ZERO, SLOT_CACHED, hooks, &local, cpu);
+                let mut request = Request::new(Order::ZERO, SLOT_CACHED, hooks, &local, cpu, DeviceMask::ALL);
                 self.fill_slot_cache(cached, &mut request);
             }
             let entry = cached.first().filter(|entry| mask.contains(entry.device()))?;

@@ -1,13 +1,14 @@
 //! State that only variants need: laid out behind everything else, and only for policies that ask
 //! for it.
 
+use super::hint_scope::MaskHints;
 use super::nodes::NODES_MAX;
 use crate::available::AvailableList;
 use crate::counting::LockCounters;
 use crate::cpu::CpuState;
 use crate::entry::{DEVICES_MAX, LogicalCpu};
 use crate::order::ORDERS;
-use crate::policy::{LockCounting, NodePreference, Policy, Rotation, SlotCache};
+use crate::policy::{HintScope, LockCounting, NodePreference, Policy, Rotation, SlotCache};
 use crate::slots::Slots;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -17,6 +18,7 @@ use super::slot_cache::CachedSlots;
 pub(crate) const fn needs_state<P: Policy>() -> bool {
     matches!(P::SLOT_CACHE, SlotCache::PerCpu)
         || matches!(P::ROTATION, Rotation::PerAllocation)
+        || !matches!(P::HINT_SCOPE, HintScope::PerCpu)
         || matches!(P::NODE_PREFERENCE, NodePreference::On)
         || matches!(P::LOCK_COUNTING, LockCounting::On)
 }
@@ -43,6 +45,7 @@ pub(crate) struct VariantCpu {
     pub(super) node: AtomicU32,
     /// Raw swap entries of the next slots to try; 0 = none.
     pub(super) hints: [[AtomicU64; ORDERS]; DEVICES_MAX],
+    pub(super) masks: MaskHints,
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
