@@ -11,18 +11,19 @@ mod swapoff;
 mod truncation;
 
 use crate::before::{After1, After2, After5, Before, Series};
-use crate::devices::SwapDevice;
+use crate::devices::{Growth, SwapDevice};
 use crate::error::ShmemError;
 use crate::folio::flag;
 use crate::frames::PAGE;
 use crate::object::{Hold, ObjectOf};
 use crate::options::{HugePolicy, Options};
 use crate::space::{Background, ShmemSpace};
+use crate::swap::Context;
 use crate::swapin::Failed;
 use crate::swapout::Afterwards;
 use crate::variant::{Current, Hooked, Hooks, Step, Variant};
 use crate::word::Item;
-use folioswap_slots::{Order, SlotWord, SwapEntry};
+use folioswap_slots::{DeviceMask, Order, SlotWord, SwapEntry};
 use folioswap_test_support::random::noise;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -94,6 +95,22 @@ fn object_on_file<V: Variant>() -> Object<V> {
     out(&object, 0, Afterwards::Freed);
     assert_eq!(object.space.demote(), PAGES);
     object
+}
+
+/// Moves these pages of the object's first folio from the store to the file.
+fn demote<V: Variant>(object: &Object<V>, pages: std::ops::Range<u64>) {
+    let space = &object.space;
+    let first = entry_at(object, 0).0;
+    let entries: Vec<_> = pages.map(|page| first.checked_add(page)).collect();
+    let devices = space.swap.devices().behind_store(DeviceMask::NONE);
+    // The file begins without clusters.
+    assert_eq!(space.swap.grow(devices), Growth::Added);
+    let moved = space.swap.with(|context| {
+        let (decoder, memory) = context.split();
+        let memory = Context::pages(memory, entries.len()).unwrap();
+        space.swap.space().demote_run(&entries, decoder, memory, devices)
+    });
+    assert_eq!(moved.ok(), Some(entries.len() as u64));
 }
 
 /// Overwrites the page's bytes on the file with zeroes.

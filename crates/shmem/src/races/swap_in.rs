@@ -178,3 +178,52 @@ fn two_swap_ins_of_one_large_entry() {
         two::<Current>(step);
     }
 }
+
+/// Patch 8: of two readers of one page, the one that starts reading has the major fault. The other
+/// one finds the folio in the swap cache, at its lookup or when it is about to read. Returns the
+/// major faults of both.
+fn major_faults_of_two<V: Variant>(step: Step, page_of_b: u64) -> u64 {
+    let object = object::<V>();
+    out(&object, 0, Afterwards::Freed);
+    let before = object.space.counters.now().pgmajfault;
+    let b = object.clone();
+    interrupt(step, move || assert_eq!(attempt(&b, page_of_b), Ok(())));
+    let _ = attempt(&object, 2);
+    nothing_is_left_to_happen();
+    let faults = object.space.counters.now().pgmajfault - before;
+    all_pages_are_right(&object);
+    assert_eq!(object.space.counters.now().pswpin, PAGES, "it was read once");
+    faults
+}
+
+#[test]
+fn a_swap_cache_hit_is_no_major_fault() {
+    assert_eq!(major_faults_of_two::<Current>(Step::Begun, 9), 1);
+}
+
+#[test]
+fn a_miss_that_finds_the_folio_in_the_cache_after_all_is_no_major_fault() {
+    assert_eq!(major_faults_of_two::<Current>(Step::Missed, 9), 1);
+    assert_eq!(major_faults_of_two::<Before>(Step::Missed, 9), 2, "before the patch each miss counted");
+}
+
+/// Some pages of a large entry are on the file, the others in the store. One read cannot have them
+/// all, so the large swap-in is refused before it begins.
+#[test]
+fn a_range_with_mixed_places_comes_back_page_by_page() {
+    for (on_file, asked) in [(0..8, 12), (8..16, 3), (15..16, 0), (0..1, 15)] {
+        let object = object_with::<Current>(with_file());
+        out(&object, 0, Afterwards::Freed);
+        let (first, order) = entry_at(&object, 0);
+        assert_eq!(u64::from(order.slots()), PAGES);
+        demote(&object, on_file.clone());
+        let swap = object.space.swap.space();
+        let places = (0..PAGES).map(|page| swap.file_slot(first.checked_add(page).unwrap()).is_some());
+        assert!(places.enumerate().all(|(page, is_on_file)| is_on_file == on_file.contains(&(page as u64))));
+        assert_eq!(attempt(&object, asked), Ok(()));
+        let counts = object.space.counters.now();
+        assert_eq!((counts.pswpin, counts.swpin[4]), (1, 0), "{on_file:?}, {asked}: one page, not the folio");
+        assert_eq!((counts.swpin[0], counts.swpin_fallback[4]), (1, 1));
+        all_pages_are_right(&object);
+    }
+}
