@@ -8,7 +8,9 @@ fn each_variant_does_what_its_patches_say() {
     let options = Options { mib: 8, rounds: 1 };
     let outcomes = run(&options, Show::No).unwrap();
     let sample = |variant: &str, supply: Supply| {
-        let is = |outcome: &&Outcome| outcome.variant == variant && outcome.supply == supply;
+        let is = |outcome: &&Outcome| {
+            outcome.variant == variant && outcome.supply == supply && outcome.entries == Entries::Huge
+        };
         outcomes.iter().find(is).unwrap().samples[0]
     };
     let all = ["before", "after 1", "after 2", "after 5", "after 7", "all", "today"];
@@ -23,7 +25,23 @@ fn each_variant_does_what_its_patches_say() {
         let sample = sample(variant, Supply::EverySecond);
         assert!(sample.read_ahead > 0, "{variant} goes through the cache: {sample:?}");
     }
-    for variant in ["after 5", "after 7", "all", "today"] {
+    // Today each smaller order is tried: two halves come back for each folio refused.
+    let today = sample("today", Supply::EverySecond);
+    assert!(today.read_ahead == 0 && today.fallbacks == 2, "{today:?}");
+    assert!(today.swapins == 2 * 2 + 2 && today.major_faults == today.swapins, "{today:?}");
+    for variant in all {
+        let sample = sample(variant, Supply::Never);
+        assert_eq!((sample.large, sample.swapins), (0, 4 * 512), "{variant}: {sample:?}");
+        let cached = ["before", "after 1", "after 2"].contains(&variant);
+        assert_eq!(sample.read_ahead > 0, cached, "{variant}: {sample:?}");
+    }
+    for outcome in outcomes.iter().filter(|outcome| outcome.entries == Entries::Kb64) {
+        let sample = outcome.samples[0];
+        let expected = if outcome.supply == Supply::Plenty { 128 } else { sample.large };
+        assert_eq!(sample.large, expected, "{outcome:?}");
+        assert!(outcome.supply != Supply::Never || sample.large == 0, "{outcome:?}");
+    }
+    for variant in ["after 5", "after 7", "all"] {
         let sample = sample(variant, Supply::EverySecond);
         assert!(sample.read_ahead == 0 && sample.fallbacks == 2, "{variant}: {sample:?}");
         assert!(

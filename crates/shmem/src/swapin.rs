@@ -5,7 +5,7 @@
 //! |---|---|
 //! | pin the device; confirm the entry and find out its order | 1; today none: the lookup told it |
 //! | look the entry of the index up in the swap cache | |
-//! | not cached: read it in the entry's order, else in order 0, or, if slow, with readahead | |
+//! | not cached: read it in the entry's order, else in the next smaller one that goes, or, if slow, with readahead | |
 //! | lock the folio; it must be the entry's, and the first entry in the map | 1; today none |
 //! | split the entry if the folio is smaller | |
 //! | insert the folio if the whole range holds exactly its entries | 1 |
@@ -149,6 +149,7 @@ impl<V: Variant> ObjectOf<V> {
                     count_order(&counters.swpin_fallback, order);
                     V::at(Step::NoLargeFolio);
                     match V::FALLBACK {
+                        Fallback::EachSmallerOrder => self.read_smaller(entry, order),
                         Fallback::DirectOrderZero => {
                             self.space.read_directly(entry, Order::ZERO, Urgency::SwapIn)
                         }
@@ -163,10 +164,24 @@ impl<V: Variant> ObjectOf<V> {
     /// The one place where a large swap-in is refused: a large folio cannot be had, a slot of the
     /// range is cached or the locations are mixed, or a page of it cannot be read.
     fn read_large(&self, entry: SwapEntry, order: Order) -> Result<Arrived, Failed> {
-        if !V::may_allocate_large() || !self.space.is_uniform(entry, order) {
+        if !V::may_allocate_large(order) || !self.space.is_uniform(entry, order) {
             return Err(Failed::Error(ShmemError::NoSpace));
         }
         self.space.read_directly(entry, order, Urgency::Large)
+    }
+
+    /// Reads the page in the largest folio below `order` that goes, at least alone. Each order that
+    /// does not is counted as a fallback.
+    fn read_smaller(&self, entry: SwapEntry, order: Order) -> Result<Arrived, Failed> {
+        for smaller in (1..order.index() as u32).rev().filter_map(Order::new) {
+            match self.read_large(entry, smaller) {
+                Err(Failed::Error(ShmemError::NoSpace)) => {
+                    count_order(&self.space.counters.swpin_fallback, smaller);
+                }
+                arrived => return arrived,
+            }
+        }
+        self.space.read_directly(entry, Order::ZERO, Urgency::SwapIn)
     }
 
     fn read_ahead(&self, index: u64, entry: SwapEntry, order: Order, wanted: u64) -> Result<Arrived, Failed> {

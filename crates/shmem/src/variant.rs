@@ -3,6 +3,7 @@
 //! A variant is a type. Its constants are folded at compile time, so a behaviour that is not chosen
 //! costs nothing. The variants from before are in [`crate::before`].
 
+use folioswap_slots::Order;
 use std::marker::PhantomData;
 
 /// Treatment of a cached folio that is larger than the entry (patch 1).
@@ -48,6 +49,8 @@ pub enum OrderWalk {
 /// 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
+    /// Each smaller order in turn, the largest first, in the same direct path (the kernel of 2026).
+    EachSmallerOrder,
     /// Order 0 in the same direct path.
     DirectOrderZero,
     /// Readahead through the swap cache.
@@ -139,7 +142,8 @@ pub trait Variant: 'static {
 
     /// Whether a large folio can be had: see [`Hooks::may_allocate_large`].
     #[inline]
-    fn may_allocate_large() -> bool {
+    fn may_allocate_large(order: Order) -> bool {
+        let _ = order;
         true
     }
 }
@@ -152,9 +156,10 @@ pub trait Hooks: 'static {
         let _ = step;
     }
 
-    /// Whether a large folio can be had; false tests the fallback.
+    /// Whether a folio of `order`, above 0, can be had; false tests the fallback.
     #[inline]
-    fn may_allocate_large() -> bool {
+    fn may_allocate_large(order: Order) -> bool {
+        let _ = order;
         true
     }
 }
@@ -180,17 +185,19 @@ impl<V: Variant, H: Hooks> Variant for Hooked<V, H> {
     }
 
     #[inline]
-    fn may_allocate_large() -> bool {
-        H::may_allocate_large()
+    fn may_allocate_large(order: Order) -> bool {
+        H::may_allocate_large(order)
     }
 }
 
-/// Today's behaviour: the whole series, with one walk instead of three, and clean copies.
+/// Today's behaviour: the whole series, with one walk instead of three, each smaller order tried
+/// where a large folio cannot be had, and clean copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Current;
 
 impl Variant for Current {
     const ORDER_WALK: OrderWalk = OrderWalk::FromLookup;
+    const FALLBACK: Fallback = Fallback::EachSmallerOrder;
     const UNDER_LOCK: UnderLock = UnderLock::FolioAlone;
     const STORED_COPY: StoredCopy = StoredCopy::KeptWhileClean;
 }

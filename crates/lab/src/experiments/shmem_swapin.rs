@@ -8,13 +8,12 @@ use folioswap_shmem::variant::{Current, Hooked, Hooks, Variant};
 use folioswap_shmem::{
     Counts, CreateError, HugePolicy, ObjectOf, Options as SpaceOptions, ShmemError, ShmemSpace,
 };
+use folioswap_slots::Order;
 use serde::Serialize;
 use std::cell::Cell;
 use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
-/// A folio of 2 MiB.
-const LARGE: u64 = 2 * MIB;
 /// Size of the published object, MiB.
 const PUBLISHED_MIB: u64 = 24 << 10;
 
@@ -49,8 +48,11 @@ impl Options {
 pub enum Supply {
     /// Always.
     Plenty,
-    /// Every second attempt fails.
+    /// Every second attempt at a folio as large as the entry fails; smaller ones are to be had.
     EverySecond,
+    /// Never, as once zswap was used or a range is watched by userfaultfd: every swap-in takes the
+    /// fallback.
+    Never,
 }
 
 impl Supply {
@@ -59,23 +61,66 @@ impl Supply {
         match self {
             Supply::Plenty => "large folios are always to be had",
             Supply::EverySecond => "every second large folio is not to be had",
+            Supply::Never => "large folios are never to be had",
         }
     }
 }
 
+/// Size of the object's entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Entries {
+    /// 2 MB, as huge=always gives it.
+    Huge,
+    /// 64 kB.
+    Kb64,
+}
+
+impl Entries {
+    const fn order(self) -> u32 {
+        match self {
+            Entries::Huge => 9,
+            Entries::Kb64 => 4,
+        }
+    }
+
+    /// The size in a table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Entries::Huge => "2 MB",
+            Entries::Kb64 => "64 kB",
+        }
+    }
+}
+
+/// All cases: supply of large folios, and size of entries.
+const CASES: [(Supply, Entries); 6] = [
+    (Supply::Plenty, Entries::Huge),
+    (Supply::EverySecond, Entries::Huge),
+    (Supply::Never, Entries::Huge),
+    (Supply::Plenty, Entries::Kb64),
+    (Supply::EverySecond, Entries::Kb64),
+    (Supply::Never, Entries::Kb64),
+];
+
 thread_local! {
-    /// Whether every second large folio is refused, and how many were asked for.
-    static REFUSE: Cell<bool> = const { Cell::new(false) };
+    static SUPPLY: Cell<Supply> = const { Cell::new(Supply::Plenty) };
+    /// Order of the object's entries, and how many folios as large were asked for.
+    static ENTRY_ORDER: Cell<u32> = const { Cell::new(0) };
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Refuses large folios as `REFUSE` says.
+/// Refuses large folios as `SUPPLY` says.
 struct Refusal;
 
 impl Hooks for Refusal {
-    fn may_allocate_large() -> bool {
-        ASKED.set(ASKED.get() + 1);
-        !REFUSE.get() || ASKED.get().is_multiple_of(2)
+    fn may_allocate_large(order: Order) -> bool {
+        let is_largest = order.index() as u32 == ENTRY_ORDER.get();
+        ASKED.set(ASKED.get() + u64::from(is_largest));
+        match SUPPLY.get() {
+            Supply::Plenty => true,
+            Supply::EverySecond => !is_largest || ASKED.get().is_multiple_of(2),
+            Supply::Never => false,
+        }
     }
 }
 
@@ -90,9 +135,9 @@ pub struct Sample {
     pub swapins: u64,
     /// Walks of the map for these folios.
     pub walks: u64,
-    /// Number of the folios of 2 MiB.
+    /// Number of the folios as large as the entries.
     pub large: u64,
-    /// Swap-ins that fell back to single pages.
+    /// Swap-ins that fell back to smaller folios.
     pub fallbacks: u64,
     /// Large entries that were split.
     pub splits: u64,
@@ -105,13 +150,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn between(seconds: f64, before: &Counts, after: &Counts) -> Sample {
+    fn between(seconds: f64, entries: Entries, before: &Counts, after: &Counts) -> Sample {
+        let order = entries.order() as usize;
         Sample {
             seconds,
             swapins: after.swapins - before.swapins,
             walks: after.walks - before.walks,
-            large: after.swpin[9] - before.swpin[9],
-            fallbacks: after.swpin_fallback.iter().sum::<u64>() - before.swpin_fallback.iter().sum::<u64>(),
+            large: after.swpin[order] - before.swpin[order],
+            fallbacks: after.swpin_fallback[order] - before.swpin_fallback[order],
             splits: after.entry_splits - before.entry_splits,
             read_ahead: after.swap_ra - before.swap_ra,
             major_faults: after.pgmajfault - before.pgmajfault,
@@ -132,6 +178,8 @@ pub struct Outcome {
     pub variant: &'static str,
     /// The supply of large folios.
     pub supply: Supply,
+    /// Size of the entries.
+    pub entries: Entries,
     /// A sample for each round.
     pub samples: Vec<Sample>,
 }
@@ -173,8 +221,8 @@ pub enum ShmemSwapinError {
 /// An object of any variant, so that variants can be in one list.
 trait Subject {
     fn name(&self) -> &'static str;
-    fn write(&self, mib: u64) -> Result<(), ShmemSwapinError>;
-    fn round(&self, mib: u64, supply: Supply) -> Result<Sample, ShmemSwapinError>;
+    fn write(&self, mib: u64, entries: Entries) -> Result<(), ShmemSwapinError>;
+    fn round(&self, mib: u64, case: (Supply, Entries)) -> Result<Sample, ShmemSwapinError>;
 }
 
 struct Object<V: Variant> {
@@ -200,9 +248,10 @@ impl<V: Variant> Subject for Object<V> {
         self.name
     }
 
-    fn write(&self, mib: u64) -> Result<(), ShmemSwapinError> {
-        let mut piece = vec![0; LARGE as usize];
-        for start in (0..mib * MIB).step_by(LARGE as usize) {
+    fn write(&self, mib: u64, entries: Entries) -> Result<(), ShmemSwapinError> {
+        // Each piece becomes one folio.
+        let mut piece = vec![0; PAGE << entries.order()];
+        for start in (0..mib * MIB).step_by(piece.len()) {
             for (number, page) in piece.chunks_exact_mut(PAGE).enumerate() {
                 fill(start / PAGE as u64 + number as u64, page);
             }
@@ -211,13 +260,14 @@ impl<V: Variant> Subject for Object<V> {
         Ok(())
     }
 
-    fn round(&self, mib: u64, supply: Supply) -> Result<Sample, ShmemSwapinError> {
+    fn round(&self, mib: u64, (supply, entries): (Supply, Entries)) -> Result<Sample, ShmemSwapinError> {
         let pages = mib * MIB / PAGE as u64;
         let left = self.object.page_out();
         if left < pages {
             return Err(ShmemSwapinError::Stayed { left, pages });
         }
-        REFUSE.set(supply == Supply::EverySecond);
+        SUPPLY.set(supply);
+        ENTRY_ORDER.set(entries.order());
         ASKED.set(0);
         let before = self.object.space().statistics().counts;
         let mut firsts = Vec::with_capacity(pages as usize);
@@ -227,7 +277,7 @@ impl<V: Variant> Subject for Object<V> {
             self.object.read_with(page * PAGE as u64, PAGE, &mut touch)?;
         }
         let seconds = start.elapsed().as_secs_f64();
-        REFUSE.set(false);
+        SUPPLY.set(Supply::Plenty);
         let after = self.object.space().statistics().counts;
         let mut expected = [0; PAGE];
         for (page, &byte) in firsts.iter().enumerate() {
@@ -236,7 +286,7 @@ impl<V: Variant> Subject for Object<V> {
                 return Err(ShmemSwapinError::Wrong { page: page as u64, variant: self.name });
             }
         }
-        Ok(Sample::between(seconds, &before, &after))
+        Ok(Sample::between(seconds, entries, &before, &after))
     }
 }
 
@@ -275,22 +325,22 @@ fn subject(name: &'static str, mib: u64) -> Result<Box<dyn Subject>, ShmemSwapin
 /// # Errors
 /// [`ShmemSwapinError`].
 pub fn run(options: &Options, show: Show) -> Result<Vec<Outcome>, ShmemSwapinError> {
-    let supplies = [Supply::Plenty, Supply::EverySecond];
-    let progress = Progress::new(show, supplies.len() * VARIANTS.len() * options.rounds as usize);
+    let progress = Progress::new(show, CASES.len() * VARIANTS.len() * options.rounds as usize);
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for supply in supplies {
+    for (supply, entries) in CASES {
         let first = outcomes.len();
         outcomes.extend(VARIANTS.iter().map(|&(variant, _)| Outcome {
             variant,
             supply,
+            entries,
             samples: Vec::new(),
         }));
         for _ in 0..options.rounds {
             for outcome in &mut outcomes[first..] {
                 // Only one object exists at a time, so that memory for one is enough.
                 let subject = subject(outcome.variant, options.mib)?;
-                subject.write(options.mib)?;
-                outcome.samples.push(subject.round(options.mib, supply)?);
+                subject.write(options.mib, entries)?;
+                outcome.samples.push(subject.round(options.mib, (supply, entries))?);
                 progress.done(subject.name());
             }
         }
@@ -308,15 +358,17 @@ fn published() -> Table {
     table
 }
 
-/// The table of the variants with one supply of large folios.
-fn ours(options: &Options, outcomes: &[Outcome], supply: Supply) -> Table {
-    let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.supply == supply).collect();
+/// The table of the variants with one size of entries and one supply of large folios.
+fn ours(options: &Options, outcomes: &[Outcome], (supply, entries): (Supply, Entries)) -> Table {
+    let belongs = |outcome: &&Outcome| outcome.supply == supply && outcome.entries == entries;
+    let of: Vec<&Outcome> = outcomes.iter().filter(belongs).collect();
     let mut head = vec![supply.name()];
     head.extend(of.iter().map(|outcome| outcome.variant));
     let mut table = Table::new(
         format!(
-            "Ours: {} MiB in the compressed RAM device, read from start to end, page by page",
-            options.mib
+            "Ours: {} MiB in the compressed RAM device, in entries of {}, read from start to end, page by page",
+            options.mib,
+            entries.name()
         ),
         &head,
     );
@@ -342,7 +394,7 @@ fn ours(options: &Options, outcomes: &[Outcome], supply: Supply) -> Table {
         last(outcome).map_or_else(String::new, |sample| format!("{:.2}", sample.walks_each()))
     });
     row("swap-ins", &figure(|sample| sample.swapins));
-    row("swpin, 2 MB", &figure(|sample| sample.large));
+    row(&format!("swpin, {}", entries.name()), &figure(|sample| sample.large));
     row("swpin_fallback", &figure(|sample| sample.fallbacks));
     row("entries split", &figure(|sample| sample.splits));
     row("swap_ra", &figure(|sample| sample.read_ahead));
@@ -357,20 +409,18 @@ pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
         experiment: "shmem-swapin",
         setup: vec![
             format!(
-                "Series 5 (large objects swap in): an object of {} MiB in folios of 2 MiB is swapped out whole and read back, n = {}; times scaled to 24 GiB.",
+                "Series 5 (large objects swap in): an object of {} MiB in folios of 2 MB, then of 64 kB, is swapped out whole and read back, n = {}; times scaled to 24 GiB.",
                 options.mib, options.rounds
             ),
             "Patches 3 and 4 behave as after 2, 6 as after 5, and 8 counts major faults otherwise: they share columns. today: the walks that the insertion makes needless are gone.".to_owned(),
             "One byte of each page is read, and compared with what was written.".to_owned(),
         ],
-        tables: vec![
-            published(),
-            ours(options, outcomes, Supply::Plenty),
-            ours(options, outcomes, Supply::EverySecond),
-        ],
+        tables: std::iter::once(published())
+            .chain(CASES.map(|case| ours(options, outcomes, case)))
+            .collect(),
         not_comparable: vec![
             "Times in seconds: another machine, and reading by calls and not by page faults. The ratio of the columns is what is to be compared.".to_owned(),
-            "The published runs do not say how many large folios were not to be had; that is why there are two tables.".to_owned(),
+            "The published runs do not say how many large folios were not to be had, nor how large the entries were; that is why there are several tables.".to_owned(),
             "There is no bypass of the swap cache in any column: the cache is the only synchronisation (section 6 of the specification), so the columns differ in policy alone.".to_owned(),
         ],
         results: serde_json::json!({ "options": options, "outcomes": outcomes }),
@@ -385,7 +435,7 @@ pub fn report(options: &Options, outcomes: &[Outcome]) -> Report {
 fn bar(options: &Options, outcome: &Outcome) -> Bar {
     let seconds = outcome.seconds();
     Bar {
-        group: outcome.supply.name().to_owned(),
+        group: format!("{}, {}", outcome.entries.name(), outcome.supply.name()),
         label: outcome.variant.to_owned(),
         value: options.scaled(seconds.mean),
         spread: (options.scaled(seconds.min), options.scaled(seconds.max)),

@@ -40,6 +40,8 @@ type Other = Box<dyn FnOnce()>;
 thread_local! {
     static AT: RefCell<Option<(Step, Other)>> = const { RefCell::new(None) };
     static LARGE: Cell<bool> = const { Cell::new(true) };
+    /// The largest order that can be had.
+    static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 impl Hooks for Interruption {
@@ -50,8 +52,8 @@ impl Hooks for Interruption {
         }
     }
 
-    fn may_allocate_large() -> bool {
-        LARGE.get()
+    fn may_allocate_large(order: Order) -> bool {
+        LARGE.get() && order.index() <= LARGEST.get()
     }
 }
 
@@ -79,6 +81,7 @@ fn object_with<V: Variant>(options: Options) -> Object<V> {
     let bytes: Vec<u8> = (0..PAGES).flat_map(page_of).collect();
     object.write(0, &bytes).unwrap();
     LARGE.set(true);
+    LARGEST.set(usize::MAX);
     Arc::new(object)
 }
 

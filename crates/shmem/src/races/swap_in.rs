@@ -115,7 +115,10 @@ fn a_false_hit_on_the_first_page_is_gone_with_patch_7() {
     let (before, now) = (readahead_left::<After5>(&[0]), readahead_left::<Current>(&[0]));
     assert_eq!(attempt(&before, 5), Err(None), "the first page's folio was found, which is not the one");
     assert_eq!(attempt(&now, 5), Ok(()));
-    assert_eq!(entry_at(&now, 6).1, Order::ZERO, "split, because a smaller folio arrived");
+    assert_eq!(entry_at(&now, 8).1.index(), 2, "split, because a smaller folio arrived, of pages 4 to 7");
+    let series = readahead_left::<Series>(&[0]);
+    assert_eq!(attempt(&series, 5), Ok(()));
+    assert_eq!(entry_at(&series, 6).1, Order::ZERO, "a single page in the series");
 }
 
 #[test]
@@ -208,11 +211,14 @@ fn a_miss_that_finds_the_folio_in_the_cache_after_all_is_no_major_fault() {
 }
 
 /// Some pages of a large entry are on the file, the others in the store. One read cannot have them
-/// all, so the large swap-in is refused before it begins.
-#[test]
-fn a_range_with_mixed_places_comes_back_page_by_page() {
-    for (on_file, asked) in [(0..8, 12), (8..16, 3), (15..16, 0), (0..1, 15)] {
-        let object = object_with::<Current>(with_file());
+/// all, so the large swap-in is refused before it begins; `swpin` then counts what came back. Each
+/// case has the pages on the file, the page asked for, and the order of the largest range around it
+/// with one place.
+fn mixed_places<V: Variant>(expected: impl Fn(u32) -> u32) {
+    for (on_file, asked, uniform) in
+        [(0..8, 12, 3), (8..16, 3, 3), (15..16, 0, 3), (0..1, 15, 3), (4..5, 6, 1)]
+    {
+        let object = object_with::<V>(with_file());
         out(&object, 0, Afterwards::Freed);
         let (first, order) = entry_at(&object, 0);
         assert_eq!(u64::from(order.slots()), PAGES);
@@ -222,8 +228,38 @@ fn a_range_with_mixed_places_comes_back_page_by_page() {
         assert!(places.enumerate().all(|(page, is_on_file)| is_on_file == on_file.contains(&(page as u64))));
         assert_eq!(attempt(&object, asked), Ok(()));
         let counts = object.space.counters.now();
-        assert_eq!((counts.pswpin, counts.swpin[4]), (1, 0), "{on_file:?}, {asked}: one page, not the folio");
-        assert_eq!((counts.swpin[0], counts.swpin_fallback[4]), (1, 1));
+        let came = expected(uniform);
+        assert_eq!((counts.pswpin, counts.swpin[4]), (1 << came, 0), "{on_file:?}, {asked}: not the folio");
+        assert_eq!((counts.swpin[came as usize], counts.swpin_fallback[4]), (1, 1), "{on_file:?}, {asked}");
         all_pages_are_right(&object);
+    }
+}
+
+#[test]
+fn a_range_with_mixed_places_comes_back_page_by_page_in_the_series() {
+    mixed_places::<Series>(|_| 0);
+}
+
+#[test]
+fn of_a_range_with_mixed_places_the_largest_part_with_one_place_comes_back_today() {
+    mixed_places::<Current>(|uniform| uniform);
+}
+
+#[test]
+fn where_a_folio_cannot_be_had_each_smaller_order_is_tried() {
+    for largest in 0..4 {
+        let object = object::<Current>();
+        out(&object, 0, Afterwards::Freed);
+        LARGEST.set(largest);
+        assert_eq!(attempt(&object, 6), Ok(()));
+        let counts = object.space.counters.now();
+        assert_eq!((counts.swpin[largest], counts.pswpin), (1, 1 << largest), "{counts:?}");
+        let fallbacks: Vec<_> = counts.swpin_fallback[..5].to_vec();
+        let expected: Vec<_> = (0..5).map(|order| u64::from(order > largest)).collect();
+        assert_eq!(fallbacks, expected, "every order above it was tried once");
+        // What is left of the large entry comes back in folios of the same size.
+        assert_eq!(entry_at(&object, 8).1.index(), largest);
+        all_pages_are_right(&object);
+        assert_eq!(object.space.counters.now().swpin[largest], PAGES >> largest);
     }
 }
