@@ -1,14 +1,16 @@
 //! Zeroed memory.
 
 use folioswap_devices::PAGE_SIZE;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 
-/// Zeroed, page-aligned memory, freed on drop. Pages that are never touched cost nothing.
+/// Zeroed, page-aligned memory, freed on drop. Pages that are never touched cost nothing, whatever
+/// the size: the tables of a device of 1 TiB are a mapping of 3 GiB, of which a replay uses what
+/// its trace does.
 #[derive(Debug)]
 pub struct Memory {
     start: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
 }
 
 // SAFETY: the type owns plain memory.
@@ -17,16 +19,25 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Allocates at least `bytes` bytes.
+    /// Maps at least `bytes` bytes.
     ///
     /// # Panics
     /// The system has no memory.
     pub fn zeroed(bytes: usize) -> Memory {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_SIZE).expect("far below the address space");
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Memory { start, layout }
+        let bytes = bytes.max(1).next_multiple_of(PAGE_SIZE);
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists. NORESERVE, because most of it may stay untouched.
+        let mapped = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        let start = mapped.ok().and_then(|start| NonNull::new(start.cast::<u8>()));
+        let start = start.unwrap_or_else(|| panic!("the system has no memory for {bytes} bytes"));
+        Memory { start, bytes }
     }
 
     /// The first byte.
@@ -34,15 +45,16 @@ impl Memory {
         self.start
     }
 
-    /// Length in bytes.
+    /// Length in bytes, a multiple of the page size.
     pub fn bytes(&self) -> usize {
-        self.layout.size()
+        self.bytes
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: the mapping is ours, and nobody uses it any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
     }
 }
