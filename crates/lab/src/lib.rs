@@ -15,6 +15,7 @@
 //! | the running kernel under the same load | `peer/` |
 //! | policies by name | `policies.rs` |
 //! | the allocator in memory of its own, a device in RAM | `allocator.rs`, `ram_device.rs` |
+//! | slots ever written, clusters discarded | `wear.rs` |
 //! | zeroed memory; work on all processors | `memory.rs`, `parallel.rs` |
 
 pub mod allocator;
@@ -30,3 +31,4 @@ pub mod ram_device;
 pub mod replay;
 pub mod swapout;
 pub mod traces;
+pub mod wear;

@@ -91,6 +91,72 @@ fn the_replay_tells_policies_apart() {
     assert!(before > 2.0 * after && before > 5.0, "before {before}, after {after}");
 }
 
+/// The replay runs discards as the kernel's work item does. On a device that discards free clusters
+/// come first under every policy, so as many folios find no room as with that order and without
+/// discards; no page is without a slot.
+#[test]
+fn a_device_that_discards_gets_its_discards_and_its_room_back() {
+    let parameters = BuildParameters { tasks: 72, ..small(Sizes::Only64k) };
+    let trace = generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 1).unwrap();
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let size = prepared.slots_peak * 4096 * 110 / 100;
+    let on = |policy, device: &str, threads| replay(&prepared, &options(policy, device, threads)).unwrap();
+    let failed = |replayed: &Replayed| {
+        let (out, fallback) = (replayed.allocated[4] as f64, replayed.fallback[4] as f64);
+        fallback / (out + fallback)
+    };
+    let free_first = on(PolicyName::ScanOne, &format!("zram,size={size}"), 1);
+    assert_eq!(free_first.clusters_discarded, 0);
+    for (policy, threads) in [
+        (PolicyName::Current, 1),
+        (PolicyName::Current, 2),
+        (PolicyName::ScanOne, 1),
+        (PolicyName::NonfullFirst, 1),
+    ] {
+        let with = on(policy, &format!("zram,size={size},discard"), threads);
+        assert!(with.clusters_discarded > 100, "{policy}: {with:?}");
+        assert_eq!(with.fallback[0], 0, "{policy}: {with:?}");
+        assert!((failed(&with) - failed(&free_first)).abs() < 0.02, "{policy}: {with:?} {free_first:?}");
+        for replayed in [&with, &free_first] {
+            let pages: u64 = replayed.devices.iter().map(|(pages, _)| *pages).sum();
+            let written = replayed.slots_ever_written;
+            assert!(written >= prepared.slots_peak && written <= pages, "{policy}: {replayed:?}");
+        }
+    }
+}
+
+/// Nonfull clusters first write over fewer slots than free ones first, which is why a device that
+/// does not discard has them.
+#[test]
+fn nonfull_clusters_first_write_over_fewer_slots() {
+    let trace = generate::in_memory(&small(Sizes::Only64k), DeviceFlags::SYNCHRONOUS, 1).unwrap();
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let device = format!("zram,size={}", prepared.slots_peak * 4096 * 4);
+    let written = |policy| replay(&prepared, &options(policy, &device, 1)).unwrap().slots_ever_written;
+    let (free_first, nonfull_first) = (written(PolicyName::ScanOne), written(PolicyName::NonfullFirst));
+    assert!(nonfull_first < free_first, "{nonfull_first} {free_first}");
+}
+
+/// Tables of a device are mapped, not written: a replay on 1 TiB uses what its trace does.
+#[test]
+fn a_replay_on_a_terabyte_takes_the_memory_of_its_trace() {
+    let trace = generate::in_memory(&small(Sizes::Only64k), DeviceFlags::SYNCHRONOUS, 1).unwrap();
+    let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let device = || folioswap_lab::memory::Memory::zeroed(3 << 30);
+    let before = resident();
+    let mapped = device();
+    let grown = resident().saturating_sub(before);
+    drop(mapped);
+    assert!(grown < 512 << 10, "3 GiB of tables took {grown} KiB");
+    let result = replay(&prepared, &options(PolicyName::Current, "zram,size=1099511627776", 1)).unwrap();
+    assert_eq!(result.fallback, [0; 10]);
+}
+
 #[test]
 fn synchronous_devices_keep_nothing() {
     let trace = generate::in_memory(&small(Sizes::Only64k), DeviceFlags::NONE, 1).unwrap();

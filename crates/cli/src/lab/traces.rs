@@ -25,6 +25,7 @@ pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
     let synchronous = devices.iter().all(|device| device.synchronous);
     let retention = if synchronous { Retention::Never } else { Retention::AsRecorded };
     let prepared = Prepared::new(&trace, retention).map_err(LabError::from)?;
+    drop(trace);
     let options = Replay {
         policy: arguments.policy,
         devices,
@@ -66,6 +67,10 @@ fn text(result: &Replayed) -> String {
         result.wall_ns as f64 / 1e9,
         result.wall_ns as f64 / operations,
         result.wall_ns as f64 * f64::from(result.threads) / operations
+    );
+    text += &format!(
+        "wear: {} slots ever written, {} clusters discarded\n",
+        result.slots_ever_written, result.clusters_discarded
     );
     if let Some(locks) = result.locks {
         for (name, (acquired, contended)) in

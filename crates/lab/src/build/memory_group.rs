@@ -6,11 +6,14 @@
 //! its owner ends, or more than half of the swap is used (`vm_swap_full`).
 
 use super::folios::{Folios, State};
+use super::reclaim::Work;
 use super::recorder::Recorder;
 use super::tally::{SwapDevice, Tally};
 use crate::allocator::{Allocator, CLUSTER};
+use crate::wear::Wear;
 use folioswap_slots::{
-    ConfigError, DeviceFlags, DeviceSpec, FolioId, Order, Policy, Shadow, Slots, SwapEntry, SwaponError,
+    ConfigError, DeviceFlags, DeviceId, DeviceSpec, FolioId, Order, Policy, Shadow, Slots, SwapEntry,
+    SwaponError,
 };
 use folioswap_trace::Event;
 use std::cell::{Cell, RefCell};
@@ -53,6 +56,10 @@ pub struct MemoryGroup<P: Policy, R: Recorder> {
     pub(super) folios: Folios,
     pub(super) owners: Vec<Owner>,
     pub(super) device: SwapDevice,
+    pub(super) id: DeviceId,
+    pub(super) wear: Wear,
+    /// Slots in use, for the moment when the device becomes full.
+    pub(super) inuse: Cell<u64>,
     pub(super) limit: u64,
     pub(super) resident: u64,
     readahead: u32,
@@ -89,12 +96,16 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         let clusters =
             u32::try_from(device.pages.div_ceil(CLUSTER)).map_err(|_| ConfigError::InvalidConfig)?;
         let allocator = Allocator::new(cpus, clusters)?;
-        allocator.slots().swapon(DeviceSpec { flags: device.flags, ..DeviceSpec::new(device.pages) })?;
+        let spec = DeviceSpec { flags: device.flags, ..DeviceSpec::new(device.pages) };
+        let id = allocator.slots().swapon(spec)?;
         Ok(MemoryGroup {
             allocator,
             folios: Folios::new(),
             owners: Vec::new(),
             device,
+            id,
+            wear: Wear::new([(id, device.pages)]),
+            inuse: Cell::new(0),
             limit,
             resident: 0,
             readahead,
@@ -117,6 +128,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
     /// Counts a step of the workload.
     pub(super) fn step(&mut self) {
         self.tally.steps += 1;
+        self.run_work(Work::Discards);
         if self.tally.steps.is_multiple_of(256) {
             let slots = self.slots();
             let free = slots.free_slots();
@@ -131,6 +143,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
     /// Ends the group; returns its counts and its recorder.
     pub(super) fn finish(mut self) -> (Tally, R) {
         self.tally.slots_reclaimed = self.reclaimed.get();
+        self.tally.slots_ever_written = self.wear.slots_ever_written();
+        self.tally.clusters_discarded = self.wear.clusters_discarded();
         let stats = self.slots().stats();
         for (counts, scanned) in self.tally.orders.iter_mut().zip(stats.clusters_scanned) {
             counts.clusters_scanned = scanned;
@@ -254,13 +268,16 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
     fn put(&self, entry: SwapEntry, count: u32) {
         let put = self.slots().put(entry, count, |_, _| {});
         debug_assert!(put.is_ok_and(|put| put.rejected == 0), "{put:?}");
+        self.inuse.set(self.inuse.get() - put.map_or(0, |put| u64::from(put.freed)));
     }
 
     /// Takes a folio out of the swap cache; returns the number of slots that this freed.
     pub(super) fn leave_cache(&self, entry: SwapEntry, count: u32, id: u32) -> u32 {
         let freed = self.slots().cache_remove(entry, count, FolioId(id), Shadow::EMPTY, |_, _| {});
         debug_assert!(freed.is_ok(), "{freed:?}");
-        freed.unwrap_or(0)
+        let freed = freed.unwrap_or(0);
+        self.inuse.set(self.inuse.get() - u64::from(freed));
+        freed
     }
 
     /// Frees the slots of a mapped folio that is also only cached.

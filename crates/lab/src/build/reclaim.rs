@@ -4,7 +4,8 @@ use super::folios::State;
 use super::memory_group::MemoryGroup;
 use super::recorder::Recorder;
 use folioswap_slots::{
-    AllocError, DeviceFlags, DeviceMask, FolioId, Hooks, LogicalCpu, Order, Policy, Reclaimed, SwapEntry,
+    AllocError, DeviceFlags, DeviceId, DeviceMask, DiscardOutcome, FolioId, FullClusters, Hooks, LogicalCpu,
+    Order, Policy, Reclaimed, SwapEntry,
 };
 use folioswap_trace::Event;
 
@@ -34,6 +35,20 @@ impl<P: Policy, R: Recorder> Hooks for Reclaimer<'_, P, R> {
         group.record(Event::Free { cpu: self.cpu as u16, slots: pages as u16, entry: entry.to_raw() });
         Reclaimed::Freed(pages)
     }
+
+    fn discard(&self, _device: DeviceId, _first: u64, _slots: u32) -> DiscardOutcome {
+        self.group.wear.discard_cluster();
+        DiscardOutcome::Done
+    }
+}
+
+/// The work items of a device, which the kernel queues and which run soon after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// The discards that wait.
+    Discards,
+    /// The search of full clusters for slots that are only cached, because the device is full.
+    FullClusters,
 }
 
 impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
@@ -43,6 +58,22 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
             self.reclaim(cpu, pages.max(RECLAIM_BATCH));
         }
         self.resident += u64::from(pages);
+    }
+
+    /// Runs a work item, if there is anything for it.
+    pub(super) fn run_work(&mut self, work: Work) {
+        // A worker belongs to no CPU of the group; what it frees is recorded as of the first.
+        let hooks = Reclaimer { group: self, cpu: 0 };
+        match work {
+            Work::Discards if self.slots().discards_pending(self.id) > 0 => {
+                self.slots().run_discards(self.id, &hooks);
+            }
+            Work::Discards => {}
+            Work::FullClusters => {
+                let freed = self.slots().reclaim_full_clusters(self.id, FullClusters::All, &hooks);
+                self.tally.slots_reclaimed_forced += u64::from(freed);
+            }
+        }
     }
 
     /// Takes folios out of memory, oldest first; a folio that was used meanwhile goes round again.
@@ -117,6 +148,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         match outcome {
             Ok(entry) => {
                 counts.allocated += 1;
+                self.wear.write(entry, order.slots());
+                self.inuse.set(self.inuse.get() + u64::from(order.slots()));
                 self.record(Event::Alloc {
                     cpu: cpu as u16,
                     order: order.index() as u8,
@@ -133,6 +166,10 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
                     self.writeback.push_back(id);
                     self.folios.unlink(id);
                     self.folios.push_newest(id);
+                }
+                // The header's slot is none.
+                if self.inuse.get() == self.device.pages - 1 && self.slots().vm_swap_full() {
+                    self.run_work(Work::FullClusters);
                 }
                 order.slots()
             }

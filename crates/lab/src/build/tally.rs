@@ -39,6 +39,13 @@ pub struct Tally {
     pub inuse_peak: u64,
     /// Peak of the slots that were only cached at a time.
     pub retained_peak: u64,
+    /// Slots that were ever written.
+    pub slots_ever_written: u64,
+    /// Clusters discarded.
+    pub clusters_discarded: u64,
+    /// Slots that the forced search of full clusters took back, which the kernel queues when the
+    /// device becomes full.
+    pub slots_reclaimed_forced: u64,
     /// Steps with more than half of the swap in use.
     pub steps_full: u64,
     /// All steps.

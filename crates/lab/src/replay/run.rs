@@ -8,9 +8,10 @@ use super::devices::Device;
 use super::prepare::{Odd, Op, OpKind, Prepared};
 use crate::allocator::{Allocator, CLUSTER};
 use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::wear::Wear;
 use folioswap_slots::{
-    AllocError, ConfigError, DeviceMask, FolioId, Hooks, LogicalCpu, ORDERS, Order, Policy, Reclaimed,
-    Shadow, Slots, SwapEntry, SwaponError, Violation,
+    AllocError, ConfigError, DeviceId, DeviceMask, DiscardOutcome, FolioId, Hooks, LogicalCpu, ORDERS, Order,
+    Policy, Reclaimed, Shadow, Slots, SwapEntry, SwaponError, Violation,
 };
 use serde::Serialize;
 use std::collections::HashMap;
@@ -66,6 +67,10 @@ pub struct Replayed {
     pub locks: Option<[(u64, u64); 4]>,
     /// Size of each device, and its use at the end, pages.
     pub devices: Vec<(u64, u64)>,
+    /// Slots that were ever written, of all devices.
+    pub slots_ever_written: u64,
+    /// Clusters discarded.
+    pub clusters_discarded: u64,
     /// Corrections that were made to the trace.
     pub odd: Odd,
 }
@@ -133,20 +138,39 @@ impl WithPolicy for Task<'_> {
             ids.push(on.map_err(|source| ReplayError::Swapon { number: index + 1, source })?);
         }
         let threads = options.threads.max(1);
+        let sizes = options.devices.iter().map(|device| device.pages.unwrap_or(pages));
+        let discards = options.devices.iter().map(|device| device.discard);
         let replayer = Replayer {
             slots: allocator.slots(),
+            wear: Wear::new(ids.iter().copied().zip(sizes)),
+            discarding: ids
+                .iter()
+                .copied()
+                .zip(discards)
+                .filter(|(_, discards)| *discards)
+                .map(|(id, _)| id)
+                .collect(),
             entries: (0..prepared.clusters as u64 * CLUSTER).map(|_| AtomicU64::new(0)).collect(),
             next: (0..prepared.clusters).map(|_| AtomicU32::new(0)).collect(),
         };
-        let mut parts: Vec<Vec<Op>> = vec![Vec::new(); threads as usize];
-        for op in &prepared.ops {
-            parts[(u32::from(op.cpu) % cpus % threads) as usize].push(*op);
+        // Numbers of operations, because the operations themselves take four times the memory.
+        let mut parts: Vec<Vec<u32>> = vec![Vec::new(); threads as usize];
+        if threads > 1 {
+            for (number, op) in (0..).zip(&prepared.ops) {
+                parts[(u32::from(op.cpu) % cpus % threads) as usize].push(number);
+            }
         }
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for part in &parts {
                 let replayer = &replayer;
-                scope.spawn(move || replayer.work(part, cpus));
+                scope.spawn(move || {
+                    if threads == 1 {
+                        replayer.work(prepared.ops.iter(), cpus);
+                    } else {
+                        replayer.work(part.iter().map(|number| &prepared.ops[*number as usize]), cpus);
+                    }
+                });
             }
         });
         let wall_ns = begin.elapsed().as_nanos() as u64;
@@ -167,6 +191,8 @@ impl WithPolicy for Task<'_> {
                     .map(|lock| (lock.acquired, lock.contended))
             }),
             devices: ids.into_iter().map(info).collect(),
+            slots_ever_written: replayer.wear.slots_ever_written(),
+            clusters_discarded: replayer.wear.clusters_discarded(),
             odd: prepared.odd,
         })
     }
@@ -174,6 +200,9 @@ impl WithPolicy for Task<'_> {
 
 struct Replayer<'a, P: Policy> {
     slots: &'a Slots<0, P>,
+    wear: Wear,
+    /// The devices that discard.
+    discarding: Vec<DeviceId>,
     /// State by number of the recorded slot: 0, the replayed entry (perhaps with [`KEPT`] or
     /// [`BUSY`]), or [`NONE`].
     entries: Vec<AtomicU64>,
@@ -195,6 +224,11 @@ impl<P: Policy> Hooks for TakeBack<'_, '_, P> {
         state.store(NONE, Release);
         Reclaimed::Freed(1)
     }
+
+    fn discard(&self, _device: DeviceId, _first: u64, _slots: u32) -> DiscardOutcome {
+        self.0.wear.discard_cluster();
+        DiscardOutcome::Done
+    }
 }
 
 /// Slots of a folio that was split in the recording but got slots in the replay. They serve the
@@ -205,7 +239,7 @@ struct Surplus {
 }
 
 impl<P: Policy> Replayer<'_, P> {
-    fn work(&self, ops: &[Op], cpus: u32) {
+    fn work<'o>(&self, ops: impl Iterator<Item = &'o Op>, cpus: u32) {
         let mut surplus: HashMap<u16, Surplus> = HashMap::new();
         for op in ops {
             let cpu = LogicalCpu(u32::from(op.cpu) % cpus);
@@ -230,6 +264,7 @@ impl<P: Policy> Replayer<'_, P> {
                 OpKind::Reuse => self.reuse(cpu, op),
                 OpKind::Fallback => {}
             }
+            self.run_discards();
             next.store(op.sequence + 1, Release);
         }
         for rest in surplus.into_values() {
@@ -240,6 +275,7 @@ impl<P: Policy> Replayer<'_, P> {
     fn alloc_folio(&self, cpu: LogicalCpu, order: Order, folio: u32) -> Result<SwapEntry, AllocError> {
         let folio = FolioId(folio);
         let entry = self.slots.alloc_folio_with(cpu, order, folio, DeviceMask::ALL, &TakeBack(self))?;
+        self.wear.write(entry, order.slots());
         self.leave_cache(entry, order.slots(), folio);
         Ok(entry)
     }
@@ -367,6 +403,16 @@ impl<P: Policy> Replayer<'_, P> {
                     let entry = self.alloc_folio(cpu, Order::ZERO, slot).ok();
                     self.set(slot, entry.map_or(NONE, SwapEntry::to_raw));
                 }
+            }
+        }
+    }
+
+    /// The work item that the kernel queues when a cluster becomes empty. It runs before the next
+    /// operation.
+    fn run_discards(&self) {
+        for &id in &self.discarding {
+            if self.slots.discards_pending(id) > 0 {
+                self.slots.run_discards(id, &TakeBack(self));
             }
         }
     }
