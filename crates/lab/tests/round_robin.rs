@@ -29,6 +29,15 @@ fn equal_devices_share_and_the_old_rule_drains_the_first() {
     }
     let nodes = find("before: default priorities, devices on nodes 0 to 3 of 8");
     assert!(nodes.difference() > nodes.tolerance, "{nodes:?}");
+    // The published use, 15.7/3.4/3.4/2.6 of 25.1 G: the first device has its own node's share and
+    // that of the four nodes without a device, the others have their own nodes' alone.
+    let half = find("before: default priorities, devices on nodes 0 to 3 of 8, at 25.1 G");
+    for used in &half.used {
+        let sum = used.iter().sum::<u64>() as f64;
+        let part = used.map(|used| used as f64 / sum);
+        assert!((part[0] - 15.7 / 25.1).abs() < 0.05, "{half:?}");
+        assert!(part[1..].iter().all(|part| (part - 3.2 / 25.1).abs() < 0.03), "{half:?}");
+    }
 }
 
 #[test]
@@ -56,4 +65,13 @@ fn the_report_says_what_was_published() {
     for part in ["15.7/3.4/3.4/2.6", "12.6 each", "strictly ordered", "Not comparable:"] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn a_tolerance_larger_than_what_is_used_tells_nothing() {
+    assert_eq!(Sharing::of(&[100, 100, 100, 100], 0, 10), Sharing::Equal);
+    assert_eq!(Sharing::of(&[100, 100, 100, 80], 20, 10), Sharing::Unequal);
+    assert_eq!(Sharing::of(&[129, 130, 99, 0], 130, 2048), Sharing::TooSmallToTell);
+    assert_eq!(Sharing::of(&[129, 130, 99, 0], 130, 100), Sharing::Unequal);
+    assert_eq!(Sharing::TooSmallToTell.name(), "too small to tell");
 }

@@ -2,6 +2,7 @@
 //! order.
 
 use super::cluster_scan::{KEY, POLICIES, STEPS};
+use super::round_robin::Sharing;
 use crate::policies::{Locks, PolicyName};
 use crate::replay::{
     Device, Medium, Prepared, Replay, ReplayError, Replayed, Retention, TooManyClusters, replay,
@@ -249,8 +250,8 @@ pub fn round_robin(named: &Named<'_>, show: Show) -> Result<Report, OnTraceError
         let mib = |slots: u64| format!("{:.1}", slots as f64 / 256.0);
         let mut row = vec![name.to_owned()];
         row.extend(used.iter().map(|used| mib(*used)));
-        let verdict = if most - least <= tolerance { "equal" } else { "unequal" };
-        row.extend([mib(most - least), mib(tolerance), verdict.to_owned()]);
+        let verdict = Sharing::of(&used, most - least, tolerance);
+        row.extend([mib(most - least), mib(tolerance), verdict.name().to_owned()]);
         table.rows.push(row);
         for (index, used) in used.iter().enumerate() {
             let value = *used as f64 / 256.0;
