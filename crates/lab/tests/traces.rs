@@ -57,6 +57,36 @@ fn a_written_trace_is_the_generated_one() {
     assert!(trace.records.iter().any(|record| matches!(record.event, Event::Reuse { .. })));
 }
 
+/// A trace that is prepared while it is read is the same as one that was read first, and so are the
+/// errors of a damaged file.
+#[test]
+fn a_trace_is_prepared_while_it_is_read() {
+    let file = File::new("stream");
+    generate::to_file(&small(Sizes::All), DeviceFlags::NONE, 5, &file.0, |_| Stopped::No).unwrap();
+    for retention in [Retention::AsRecorded, Retention::Never] {
+        let read = Prepared::read(&file.0, retention).unwrap();
+        let whole = Prepared::new(&Trace::read(&file.0).unwrap(), retention).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{whole:?}"));
+    }
+    let good = std::fs::read(&file.0).unwrap();
+    let damaged = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        std::fs::write(&file.0, bytes).unwrap();
+        let read = Prepared::read(&file.0, Retention::Never).unwrap_err().to_string();
+        assert_eq!(read, Trace::read(&file.0).unwrap_err().to_string());
+    };
+    damaged(&|bytes| bytes.truncate(good.len() - 5));
+    damaged(&|bytes| bytes.truncate(folioswap_trace::HEADER_BYTES));
+    damaged(&|bytes| bytes.truncate(3));
+    damaged(&|bytes| bytes[0] ^= 255);
+    damaged(&|bytes| bytes[folioswap_trace::HEADER_BYTES + 16 * 7..][..16].fill(255));
+    std::fs::remove_file(&file.0).unwrap();
+    let absent = Prepared::read(&file.0, Retention::Never).unwrap_err().to_string();
+    assert_eq!(absent, Trace::read(&file.0).unwrap_err().to_string());
+    std::fs::write(&file.0, []).unwrap();
+}
+
 #[test]
 fn with_room_every_allocation_of_the_trace_succeeds_whoever_replays_it() {
     for (flags, device) in [(DeviceFlags::SYNCHRONOUS, "zram"), (DeviceFlags::NONE, "ram,size=4294967296")] {

@@ -51,9 +51,9 @@ pub enum LabError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] folioswap_lab::traces::TraceError),
-    /// The trace is too large.
+    /// The trace cannot be prepared for a replay.
     #[error(transparent)]
-    TooManyClusters(#[from] folioswap_lab::replay::TooManyClusters),
+    Prepare(#[from] folioswap_lab::replay::PrepareError),
     /// The replay failed.
     #[error(transparent)]
     Replay(#[from] folioswap_lab::replay::ReplayError),

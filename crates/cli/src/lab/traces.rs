@@ -18,14 +18,12 @@ use folioswap_slots::DeviceFlags;
 use std::fs;
 
 pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
-    let trace = Trace::read(&arguments.file).map_err(LabError::from)?;
     let zram =
         Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
     let devices = if arguments.device.is_empty() { vec![zram] } else { arguments.device.clone() };
     let synchronous = devices.iter().all(|device| device.synchronous);
     let retention = if synchronous { Retention::Never } else { Retention::AsRecorded };
-    let prepared = Prepared::new(&trace, retention).map_err(LabError::from)?;
-    drop(trace);
+    let prepared = Prepared::read(&arguments.file, retention).map_err(LabError::from)?;
     let options = Replay {
         policy: arguments.policy,
         devices,

@@ -3,7 +3,9 @@
 mod devices;
 mod prepare;
 mod run;
+mod stream;
 
 pub use devices::{Device, DeviceError, Medium};
 pub use prepare::{Odd, Prepared, Retention, TooManyClusters};
 pub use run::{Replay, ReplayError, Replayed, replay};
+pub use stream::PrepareError;

@@ -91,7 +91,7 @@ impl EntryMap {
     }
 }
 
-struct Preparation {
+pub(super) struct Preparation {
     ops: Vec<Op>,
     members: HashMap<u32, HashMap<u64, EntryMap>>,
     slots: Vec<SlotState>,
@@ -121,32 +121,12 @@ impl Prepared {
     /// # Errors
     /// [`TooManyClusters`].
     pub fn new(trace: &Trace, retention: Retention) -> Result<Prepared, TooManyClusters> {
-        let mut preparation = Preparation {
-            ops: Vec::with_capacity(trace.records.len()),
-            members: HashMap::new(),
-            slots: Vec::new(),
-            holders: Vec::new(),
-            ever_shared: Vec::new(),
-            next: Vec::new(),
-            spare: Vec::new(),
-            held: 0,
-            peak: 0,
-            ops_to_peak: 0,
-            odd: Odd::default(),
-            retention,
-        };
+        let mut preparation = Preparation::new(trace.records.len(), retention);
         let mut member = 0;
         for record in &trace.records {
             preparation.add(&mut member, record.event)?;
         }
-        Ok(Prepared {
-            clusters: preparation.next.len(),
-            ops_to_peak: preparation.ops_to_peak,
-            ops: preparation.ops,
-            cpus: trace.header.cpus,
-            slots_peak: preparation.peak,
-            odd: preparation.odd,
-        })
+        Ok(preparation.finish(trace.header.cpus))
     }
 
     /// Cuts the operations off where the peak of held slots is first reached.
@@ -174,7 +154,37 @@ impl Prepared {
 }
 
 impl Preparation {
-    fn add(&mut self, member: &mut u32, event: Event) -> Result<(), TooManyClusters> {
+    /// Begins, for about `records` records.
+    pub(super) fn new(records: usize, retention: Retention) -> Preparation {
+        Preparation {
+            ops: Vec::with_capacity(records),
+            members: HashMap::new(),
+            slots: Vec::new(),
+            holders: Vec::new(),
+            ever_shared: Vec::new(),
+            next: Vec::new(),
+            spare: Vec::new(),
+            held: 0,
+            peak: 0,
+            ops_to_peak: 0,
+            odd: Odd::default(),
+            retention,
+        }
+    }
+
+    /// Ends, for a trace of `cpus` logical CPUs.
+    pub(super) fn finish(self, cpus: u32) -> Prepared {
+        Prepared {
+            clusters: self.next.len(),
+            ops_to_peak: self.ops_to_peak,
+            ops: self.ops,
+            cpus,
+            slots_peak: self.peak,
+            odd: self.odd,
+        }
+    }
+
+    pub(super) fn add(&mut self, member: &mut u32, event: Event) -> Result<(), TooManyClusters> {
         match event {
             Event::Member { member: number } => *member = number,
             Event::End { member: number } => self.end(number),
