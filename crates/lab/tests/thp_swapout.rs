@@ -314,7 +314,7 @@ fn every_case_runs_and_no_slot_is_lost() {
         }
         // The variants of a case do the same work.
         let pages = |variant: usize| outcome.measured[variant].counts.exit.pages;
-        assert!(pages(0) == pages(1) && pages(1) == pages(2), "{outcome:?}");
+        assert!((1..Variant::ALL.len()).all(|variant| pages(variant) == pages(0)), "{outcome:?}");
     }
     for outcome in &outcomes.scenarios {
         assert_eq!((outcome.counts.lost, outcome.counts.refused), (0, 0), "{outcome:?}");

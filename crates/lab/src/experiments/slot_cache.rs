@@ -1,10 +1,14 @@
 //! Series 2: whether anything is slower without the slot cache, and how many slots the cache pinned
 //! (spec §2).
 
+mod allocation;
+
+pub use allocation::Allocation;
+
 use crate::allocator::Allocator;
 use crate::experiments::processors;
 use crate::memory::Memory;
-use crate::policies::{PolicyName, WithPolicy};
+use crate::policies::WithPolicy;
 use crate::ram_device::{PAGE, RamDevice};
 use folioswap_report::statistics::{Equivalence, Summary, equivalence};
 use folioswap_report::{Bar, Chart, Progress, Report, Show, Table};
@@ -21,7 +25,7 @@ use std::time::Instant;
 /// Sizes and number of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Options {
-    /// Pairs of runs, before and after.
+    /// Rounds, in each of which every allocator runs once.
     pub pairs: u32,
     /// Real threads, each on a logical CPU of its own.
     pub threads: u32,
@@ -93,19 +97,24 @@ pub const CASES: [Case; 8] = {
     ]
 };
 
-/// The outcome of a case.
+/// The outcome of a case. Arrays are by [`Allocation::ALL`].
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     /// The case.
     pub case: Case,
-    /// Touched MB/s with the slot cache.
-    pub before: Summary,
-    /// Touched MB/s without it.
-    pub after: Summary,
-    /// Test of the ratio after / before.
-    pub equivalence: Option<Equivalence>,
-    /// Peak of the slots in slot caches at the end of a run: before, after.
-    pub pinned: [u64; 2],
+    /// Touched MB/s.
+    pub rates: [Summary; 4],
+    /// Test of the ratio to *before*.
+    pub equivalence: [Option<Equivalence>; 4],
+    /// Peak of the slots in slot caches at the end of a run.
+    pub pinned: [u64; 4],
+}
+
+impl Outcome {
+    /// Test of after / before: the claim of the series.
+    pub fn of_the_series(&self) -> Option<Equivalence> {
+        self.equivalence[Allocation::After as usize]
+    }
 }
 
 /// Slots that are pinned by 96 logical CPUs that allocated one slot each.
@@ -137,9 +146,6 @@ pub enum SlotCacheError {
     Swapon(#[from] SwaponError),
 }
 
-const BEFORE: PolicyName = PolicyName::SlotCache;
-const AFTER: PolicyName = PolicyName::Current;
-
 /// Runs all cases.
 ///
 /// # Errors
@@ -148,34 +154,34 @@ pub fn run(options: &Options, cases: &[Case], show: Show) -> Result<Outcomes, Sl
     let progress = Progress::new(show, cases.len() * options.pairs as usize);
     let mut outcomes = Vec::new();
     for case in cases {
-        let mut pairs = Vec::new();
-        let mut pinned = [0; 2];
-        for pair in 0..options.pairs {
-            // The two alternate in being first, so that a drift of the machine falls on both.
-            let before_first = pair % 2 == 0;
-            let order = if before_first { [BEFORE, AFTER] } else { [AFTER, BEFORE] };
-            let mut rates = [0.0; 2];
-            for policy in order {
-                let task = Task { options, case, seed: u64::from(pair) };
-                let (rate, cached) = policy.apply(task)?;
-                let which = usize::from(policy == AFTER);
+        let mut rounds: Vec<[f64; 4]> = Vec::new();
+        let mut pinned = [0; 4];
+        for round in 0..options.pairs {
+            let mut rates = [0.0; 4];
+            for step in 0..Allocation::ALL.len() {
+                // They take turns in being first, and every other round goes backwards, so that a
+                // drift of the machine falls on all, and each is before and behind *before*.
+                let at = (round as usize / 2 + step) % Allocation::ALL.len();
+                let which = if round % 2 == 0 { at } else { Allocation::ALL.len() - 1 - at };
+                let task = Task { options, case, seed: u64::from(round) };
+                let (rate, cached) = Allocation::ALL[which].apply(task)?;
                 rates[which] = rate;
                 pinned[which] = pinned[which].max(cached);
             }
-            pairs.push((rates[0], rates[1]));
+            rounds.push(rates);
             progress.done(&format!("{case:?}"));
         }
-        let column =
-            |which: fn(&(f64, f64)) -> f64| Summary::of(&pairs.iter().map(which).collect::<Vec<_>>());
+        let column = |which: usize| rounds.iter().map(|rates| rates[which]).collect::<Vec<_>>();
+        let pairs = |which: usize| rounds.iter().map(|rates| (rates[0], rates[which])).collect::<Vec<_>>();
         outcomes.push(Outcome {
             case: *case,
-            before: column(|pair| pair.0),
-            after: column(|pair| pair.1),
-            equivalence: equivalence(&pairs, options.margin),
+            rates: std::array::from_fn(|which| Summary::of(&column(which))),
+            equivalence: std::array::from_fn(|which| equivalence(&pairs(which), options.margin)),
             pinned,
         });
     }
-    let pinned_96 = Pinned { before: BEFORE.apply(NinetySix)?, after: AFTER.apply(NinetySix)? };
+    let pinned_96 =
+        Pinned { before: Allocation::Before.apply(NinetySix)?, after: Allocation::Today.apply(NinetySix)? };
     Ok(Outcomes { cases: outcomes, pinned_96 })
 }
 
@@ -381,12 +387,14 @@ fn rates(options: &Options, outcomes: &Outcomes) -> Table {
             "workload",
             "published before",
             "published after",
-            "ours before",
-            "ours after",
+            "ours before (6.14)",
+            "ours after (6.15)",
             "after / before",
             "90 % interval",
             "verdict",
-            "pinned slots before",
+            "nonfull first (6.18) / before",
+            "today / before",
+            "pinned before",
             "after",
         ],
     );
@@ -396,19 +404,28 @@ fn rates(options: &Options, outcomes: &Outcomes) -> Table {
         let load = if case.load == Load::WithData { "with data" } else { "slots only" };
         let [before, after] = published(case);
         let rate = |summary: &Summary| format!("{:.0} ±{:.0}", summary.mean, summary.deviation);
-        let (ratio, interval, verdict) = outcome.equivalence.map_or(("-".into(), "-".into(), "-"), |test| {
-            let interval = format!("{:.3} to {:.3}", test.interval.0, test.interval.1);
-            (format!("{:.3}", test.ratio), interval, test.verdict.name())
-        });
+        let (ratio, interval, verdict) =
+            outcome.of_the_series().map_or(("-".into(), "-".into(), "-"), |test| {
+                let interval = format!("{:.3} to {:.3}", test.interval.0, test.interval.1);
+                (format!("{:.3}", test.ratio), interval, test.verdict.name())
+            });
+        let later = |which: Allocation| {
+            outcome.equivalence[which as usize].map_or_else(
+                || "-".to_owned(),
+                |test| format!("{:.3} ({:.3} to {:.3})", test.ratio, test.interval.0, test.interval.1),
+            )
+        };
         table.rows.push(vec![
             format!("{:?} {size}, {load}", case.pattern),
             before.to_owned(),
             after.to_owned(),
-            rate(&outcome.before),
-            rate(&outcome.after),
+            rate(&outcome.rates[0]),
+            rate(&outcome.rates[1]),
             ratio,
             interval,
             verdict.to_owned(),
+            later(Allocation::NonfullFirst),
+            later(Allocation::Today),
             outcome.pinned[0].to_string(),
             outcome.pinned[1].to_string(),
         ]);
@@ -422,7 +439,7 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
         experiment: "slot-cache",
         setup: vec![
             format!(
-                "Series 2 (slot cache): {} real threads, each a task of {} MiB within {:.0} MiB, {} MiB touched per run; published: 31 tasks of 1 GiB within 12 GiB (scale 1/{:.0}); n = {} pairs.",
+                "Series 2 (slot cache): {} real threads, each a task of {} MiB within {:.0} MiB, {} MiB touched per run; published: 31 tasks of 1 GiB within 12 GiB (scale 1/{:.0}); n = {} rounds.",
                 options.threads,
                 options.task_mib,
                 f64::from(options.task_mib) * 12.0 / 31.0,
@@ -430,7 +447,7 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
                 31.0 * 1024.0 / (f64::from(options.threads) * f64::from(options.task_mib)),
                 options.pairs
             ),
-            "before = slot-cache, after = current (`folioswap lab policies`). With data: bytes are copied to and from a device in RAM.".to_owned(),
+            "before and after differ by the series alone: both scan all fragment clusters and take free ones first, as Linux 6.14 did. 6.18 has series 1 beside it, with the order of lists as it was merged; today has free clusters first while they are plentiful, which is our own. With data: bytes are copied to and from a device in RAM.".to_owned(),
             format!(
                 "96 logical CPUs that allocated one slot each pin {} further slots with the cache, {} without.",
                 outcomes.pinned_96.before, outcomes.pinned_96.after
@@ -458,7 +475,7 @@ fn bars(outcomes: &Outcomes) -> Vec<Bar> {
         .cases
         .iter()
         .filter_map(|outcome| {
-            let test = outcome.equivalence?;
+            let test = outcome.of_the_series()?;
             Some(Bar {
                 group: format!("{:?} {}", outcome.case.pattern, outcome.case.order),
                 label: format!("{:?}", outcome.case.load),

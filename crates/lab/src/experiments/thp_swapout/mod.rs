@@ -90,26 +90,30 @@ pub enum Variant {
     After,
     /// As before, but folios of 2 MiB are split too.
     SplitFirst,
+    /// As after, with today's order of lists: free clusters first while they are plentiful.
+    Today,
 }
 
 impl Variant {
     /// All variants.
-    pub const ALL: [Variant; 3] = [Variant::Before, Variant::After, Variant::SplitFirst];
+    pub const ALL: [Variant; 4] = [Variant::Before, Variant::After, Variant::SplitFirst, Variant::Today];
 
     /// The rule for large folios.
     pub const fn large_folios(self) -> LargeFolios {
         match self {
             Variant::Before => LargeFolios::OnlyHugeWhole,
-            Variant::After => LargeFolios::Whole,
+            Variant::After | Variant::Today => LargeFolios::Whole,
             Variant::SplitFirst => LargeFolios::SplitFirst,
         }
     }
 
-    /// The policy of the allocator.
+    /// The policy of the allocator. Before and after have the same order of lists, so that they
+    /// differ by the series alone.
     pub const fn policy(self) -> PolicyName {
         match self {
             Variant::Before | Variant::SplitFirst => PolicyName::FreePerSlot,
-            Variant::After => PolicyName::Current,
+            Variant::After => PolicyName::NonfullFirst,
+            Variant::Today => PolicyName::Current,
         }
     }
 }

@@ -62,6 +62,7 @@ fn throughput(options: &Options, outcomes: &Outcomes) -> Table {
         "ours before",
         "ours after",
         "split first",
+        "today",
         "MB/s before",
         "after / before",
         "90 % interval",
@@ -84,8 +85,17 @@ fn throughput(options: &Options, outcomes: &Outcomes) -> Table {
 /// The same in processor time, which other programs of the machine do not disturb.
 fn processor_time(outcomes: &Outcomes) -> Table {
     let title = "Processor time for each page written, ns, median (lowest, highest); equivalence as above, of pages per processor second";
-    let head =
-        ["workload", "before", "after", "split first", "after / before", "90 % interval", "claimed", "found"];
+    let head = [
+        "workload",
+        "before",
+        "after",
+        "split first",
+        "today",
+        "after / before",
+        "90 % interval",
+        "claimed",
+        "found",
+    ];
     let mut table = Table::new(title, &head);
     for Outcome { case, measured, processor_equivalence, .. } in &outcomes.cases {
         let mut row = vec![format!("{}, {}", size(case.order), load(case.load))];
@@ -147,6 +157,7 @@ fn name(variant: Variant) -> &'static str {
         Variant::Before => "before",
         Variant::After => "after",
         Variant::SplitFirst => "split first",
+        Variant::Today => "today",
     }
 }
 
@@ -214,7 +225,7 @@ pub fn report(options: &Options, outcomes: &Outcomes) -> Report {
                 70.0 * 1024.0 / written,
                 options.rounds
             ),
-            "before = only folios of 2 MB leave whole, slots freed as by free-per-slot; after = all leave whole, slots freed as by current (`folioswap lab policies`); split first = as before, but 2 MB is split too: for 4 kB and 64 kB the same as before, so that those two columns differ by what the measurement itself makes.".to_owned(),
+            "before = only folios of 2 MB leave whole, slots freed as by free-per-slot; after = all leave whole, slots freed in batches, with the same order of lists (nonfull-first; `folioswap lab policies`); today = the same with current, which takes free clusters first while they are plentiful; split first = as before, but 2 MB is split too: for 4 kB and 64 kB the same as before, so that those two columns differ by what the measurement itself makes.".to_owned(),
             format!(
                 "With memory: a folio comes by one call and goes by {taken_away}; its bytes are written and copied to a device in RAM. With data: the memory stays. Slots only: tasks {} times as large. Huge pages of the host: {huge_pages}{huge_part}.",
                 super::SLOTS_ONLY_LARGER
