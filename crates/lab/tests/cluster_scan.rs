@@ -10,7 +10,7 @@ fn small() -> Options {
 
 /// Outcomes in the order before, patch 1, patch 2, today.
 fn outcomes(sizes: Sizes, completion: Completion, fill: u32) -> Vec<Outcome> {
-    run_cases(&small(), &[Case { sizes, completion, fill }], Show::No).unwrap()
+    run_cases(&small(), &[Case { sizes, completion, fill, reading: Reading::Build }], Show::No).unwrap()
 }
 
 fn failed(outcome: &Outcome, order: usize) -> f64 {
@@ -47,7 +47,7 @@ fn with_room_to_spare_no_64k_folio_falls_back() {
 fn where_folios_fall_back_one_fragment_cluster_is_scanned_and_not_all() {
     for completion in [Completion::Synchronous, Completion::Asynchronous] {
         let options = Options { tasks_per_job: 8, runs: 3, ..small() };
-        let case = Case { sizes: Sizes::Only64k, completion, fill: 99 };
+        let case = Case { sizes: Sizes::Only64k, completion, fill: 99, reading: Reading::Build };
         let outcomes = run_cases(&options, &[case], Show::No).unwrap();
         let [before, one, patch_2, today] = &outcomes[..] else { panic!("four policies") };
         assert!(before.fallback[4] > 0, "not full enough: {before:?}");
@@ -73,8 +73,21 @@ fn only_a_device_that_is_not_synchronous_keeps_cached_slots() {
 }
 
 #[test]
+fn reading_much_makes_a_supply_of_slots_that_are_only_cached() {
+    let peak = |reading| {
+        let case = Case { sizes: Sizes::Only64k, completion: Completion::Asynchronous, fill: 97, reading };
+        let outcomes = run_cases(&small(), &[case], Show::No).unwrap();
+        assert!(outcomes.iter().all(|outcome| outcome.taken_back_full.mean <= outcome.taken_back.mean));
+        outcomes[1].peak_only_cached.mean
+    };
+    let (build, much) = (peak(Reading::Build), peak(Reading::Much));
+    assert!(much > 2.0 * build && much > 0.02, "{build} {much}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
-    let case = Case { sizes: Sizes::All, completion: Completion::Asynchronous, fill: 90 };
+    let case =
+        Case { sizes: Sizes::All, completion: Completion::Asynchronous, fill: 90, reading: Reading::Build };
     let options = Options { tasks_per_job: 2, ..small() };
     let run = || {
         let outcomes = run_cases(&options, &[case], Show::No).unwrap();
@@ -86,7 +99,12 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn the_report_has_the_published_figures_on_the_left() {
     let options = Options { tasks_per_job: 1, scale: Scale(48), ..small() };
-    let case = Case { sizes: Sizes::Only64k, completion: Completion::Synchronous, fill: 78 };
+    let case = Case {
+        sizes: Sizes::Only64k,
+        completion: Completion::Synchronous,
+        fill: 78,
+        reading: Reading::Build,
+    };
     let report = report(&options, &run_cases(&options, &[case], Show::No).unwrap(), &[]);
     let row = &report.tables[0].rows[0];
     assert_eq!(row[1..4], ["1793044/17653 0.97 %", "1789358/17813 0.99 %", "1813133/0 0 %"]);
