@@ -20,6 +20,8 @@ Examples:
   folioswap lab round-robin --quick
   folioswap lab shmem-swapin --quick
         the same for series 2, 3, 4 and 5
+  folioswap lab tiers --quick
+        groups with different swap devices on one CPU: three designs
   folioswap lab generate build.trace --scale 4 && folioswap lab replay \\
       build.trace --policy scan-all --device zram,size=2G
         make a trace of allocations, and replay it through a policy from
@@ -51,6 +53,9 @@ pub enum LabCommand {
     /// Series 5: what does a large object cost that comes back from swap? Before the series and
     /// after its patches
     ShmemSwapin(ShmemSwapinArguments),
+    /// Tiers: groups with different devices on one CPU overwrite each other's hint. What do other
+    /// designs bring?
+    Tiers(TiersArguments),
     /// Replay a trace through any policy, on any devices
     Replay(ReplayArguments),
     /// Make a trace of a build
@@ -231,10 +236,11 @@ fn device(text: &str) -> Result<Device, DeviceError> {
 #[command(after_help = "\
 Each thread goes through its memory, randomly or from start to end, with
 folios of 4 kB or 64 kB; what does not fit goes out and comes back through the
-allocator with the slot cache (before) and without (after), alternately. The
-claim to be tested is that nothing is lost: the 90 % confidence interval of
-after / before must not reach below the margin. Anything else that runs on the
-machine widens the interval.
+allocator of Linux 6.14, which has the slot cache (before), and the same
+without it (after), in turn; beside them stand 6.18's order of lists and
+today's. The claim to be tested is that nothing is lost: the 90 % confidence
+interval of after / before must not reach below the margin. Anything else that
+runs on the machine widens the interval.
 
 Examples:
   folioswap lab slot-cache --quick
@@ -245,7 +251,7 @@ pub struct SlotCacheArguments {
     /// Run on this trace (`folioswap run --trace`, `folioswap lab generate`) instead of the model
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Pairs of runs of each kind [default: 16, as published; quick: 8]
+    /// Rounds, in each of which every allocator runs once [default: 16, as published; quick: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub pairs: Option<u32>,
     /// Real threads [default: as many as processors]
@@ -359,6 +365,23 @@ pub struct ShmemSwapinArguments {
     /// Rounds, in each of which every variant runs once [default: 24, as published; quick: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Groups that may use different devices take turns on the same CPUs. The kernel keeps one next offset per CPU and order, so such groups overwrite
+each other's, and each begins a cluster again and again. Beside it stand two other designs: a next offset for each device, and one for each mask of
+devices. Shown are the allocations that the CPU's own cluster served, large folios that found no room, clusters that hold something, and locks.
+
+Examples:
+  folioswap lab tiers --quick
+  folioswap lab tiers --runs 10 --json")]
+pub struct TiersArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Runs of each kind, with different seeds [default: 5; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: Option<u32>,
 }
 
 #[derive(Args)]

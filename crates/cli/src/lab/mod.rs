@@ -6,11 +6,11 @@ mod traces;
 use crate::error::Error;
 use arguments::{
     ClusterScanArguments, LabArguments, LabCommand, OutputArguments, PeerArgument, RoundRobinArguments,
-    ShmemSwapinArguments, SlotCacheArguments, ThpSwapoutArguments,
+    ShmemSwapinArguments, SlotCacheArguments, ThpSwapoutArguments, TiersArguments,
 };
 use folioswap_lab::{
     build::Scale,
-    experiments::{cluster_scan, on_trace, round_robin, shmem_swapin, slot_cache, thp_swapout},
+    experiments::{cluster_scan, on_trace, round_robin, shmem_swapin, slot_cache, thp_swapout, tiers},
     peer,
     policies::PolicyName,
     traces::Trace,
@@ -42,6 +42,9 @@ pub enum LabError {
     /// The experiment of series 5 failed.
     #[error(transparent)]
     ShmemSwapin(#[from] shmem_swapin::ShmemSwapinError),
+    /// The experiment on tiers failed.
+    #[error(transparent)]
+    Tiers(#[from] tiers::TiersError),
     /// The peer, the running kernel, failed.
     #[error(transparent)]
     Peer(#[from] peer::PeerError),
@@ -97,6 +100,7 @@ pub fn lab(arguments: &LabArguments) -> Result<i32, Error> {
         LabCommand::ThpSwapout(arguments) => run_thp_swapout(arguments),
         LabCommand::RoundRobin(arguments) => run_round_robin(arguments),
         LabCommand::ShmemSwapin(arguments) => run_shmem_swapin(arguments),
+        LabCommand::Tiers(arguments) => run_tiers(arguments),
         LabCommand::Hog(arguments) => {
             peer::hog(arguments.bytes, &arguments.group).map_err(Error::system("entering the cgroup"))?;
             Ok(0)
@@ -191,6 +195,13 @@ fn run_shmem_swapin(arguments: &ShmemSwapinArguments) -> Result<i32, Error> {
     };
     let outcomes = shmem_swapin::run(&options, Show::Yes).map_err(LabError::from)?;
     show(&shmem_swapin::report(&options, &outcomes), &arguments.output)
+}
+
+fn run_tiers(arguments: &TiersArguments) -> Result<i32, Error> {
+    let defaults = if arguments.output.quick { tiers::Options::quick() } else { tiers::Options::full() };
+    let options = tiers::Options { runs: arguments.runs.unwrap_or(defaults.runs), ..defaults };
+    let outcomes = tiers::run(&options, &tiers::cases(), Show::Yes).map_err(LabError::from)?;
+    show(&tiers::report(&options, &outcomes), &arguments.output)
 }
 
 /// Runs an experiment on the trace in a file.

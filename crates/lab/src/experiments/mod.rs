@@ -7,6 +7,7 @@ pub mod round_robin;
 pub mod shmem_swapin;
 pub mod slot_cache;
 pub mod thp_swapout;
+pub mod tiers;
 
 /// Threads of an experiment with real threads: one for each processor, at most 32.
 fn processors() -> u32 {
