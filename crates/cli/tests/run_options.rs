@@ -49,6 +49,9 @@ fn walker(mib: u32, times: u32) -> String {
     )
 }
 
+/// The arguments, the environment, and the words of the message.
+type Case = (Vec<String>, &'static [(&'static str, &'static str)], &'static [&'static str]);
+
 /// Each of these is refused with status 125 before anything is started, by a message that has these
 /// words.
 #[test]
@@ -68,7 +71,7 @@ fn wrong_inputs_are_refused_and_say_what_to_do() {
     let long = format!("{}%", "9".repeat(400));
     let of = |arguments: &[&str]| arguments.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let run = |options: &[&str]| [&of(&["run"])[..], &of(options), &of(&["touch", &witness])].concat();
-    let cases: Vec<(Vec<String>, &[(&str, &str)], &[&str])> = vec![
+    let cases: Vec<Case> = vec![
         (run(&["-m", "0%"]), &[], &["not a percentage", "50%"]),
         (run(&["-m", "101%"]), &[], &["up to 100"]),
         (run(&["-m", "half%"]), &[], &["not a percentage"]),

@@ -115,7 +115,7 @@ impl Asked {
 /// A variable or a file is not understood, or the profile does not exist.
 pub fn complete(asked: Asked) -> Result<Asked, DefaultsError> {
     let files = [user_file(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME")), Some(SYSTEM_FILE.into())];
-    complete_by(asked, |name| env::var_os(name), files.into_iter().flatten())
+    complete_by(asked, env::var_os, files.into_iter().flatten())
 }
 
 fn complete_by(
