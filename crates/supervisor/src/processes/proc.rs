@@ -251,6 +251,13 @@ pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     (answer >= 0).then_some(answer == 0)
 }
 
+/// Whether this process is the pager of its parent: it has that one's memory, and a pager's name. A
+/// child between vfork and exec has the memory too.
+pub fn is_pager(pid: u32) -> bool {
+    name(pid).starts_with("pager-")
+        && state_and_parent(pid).is_some_and(|(_, parent)| share_memory(pid, parent) == Some(true))
+}
+
 /// Makes this process the subreaper of the tree below it: orphans of the tree become its children.
 pub fn become_subreaper() {
     // SAFETY: sets an attribute of this process.

@@ -4,7 +4,7 @@
 //! children go on before their parents: a parent that waits for stopped children (a shell) finds
 //! none. A process that somebody else has stopped before stays stopped after the thaw.
 //!
-//! Pager threads stop with their process, so a frozen group keeps the memory that it has.
+//! Pagers go on: they serve whoever reads the memory of a process that is stopped.
 //! Judgements that rest on time (reports that memory is used up, connections that say nothing) wait
 //! for the thaw.
 
@@ -84,7 +84,7 @@ fn stop_tree() -> Result<Frozen, u32> {
     for _ in 0..WALKS_MAX {
         let mut found = 0;
         for pid in proc::descendants(std::process::id()) {
-            if known.contains(&pid) {
+            if known.contains(&pid) || proc::is_pager(pid) {
                 continue;
             }
             match stop(pid) {

@@ -120,8 +120,8 @@ impl PressureMeter {
         let mut seen = HashMap::new();
         let (mut some, mut full, mut weights) = (0_u128, 0_u128, 0_u128);
         for (seat, member) in group.taken() {
-            let pager = member.figures.counter(Counter::PagerNanoseconds);
-            let ran = proc::processor_time(seat.pid()).map_or(0, |all| all.saturating_sub(pager));
+            // The pager is a process of its own, so its time is not among the program's.
+            let ran = proc::processor_time(seat.pid()).unwrap_or(0);
             let is = Seen { waited: member.figures.counter(Counter::FaultNanoseconds), ran };
             // The first look at a process is the beginning of its first period.
             let before = self.seen.get(&seat.pid()).copied().unwrap_or(is);
