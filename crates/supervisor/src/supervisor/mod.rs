@@ -121,7 +121,6 @@ pub struct Supervisor {
     /// Whether CMD has been a member, so that its memory was managed.
     cmd_was_member: bool,
     ended: Option<Outcome>,
-    /// When that was noticed.
     ended_since: Option<Instant>,
     reported: bool,
     agent: Option<OwnedFd>,
