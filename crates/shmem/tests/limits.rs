@@ -1,6 +1,8 @@
 //! The limit: content far beyond it, behaviour when everything is full, and memory given back.
 
-use folioswap_shmem::{Allocation, HugePolicy, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice};
+use folioswap_shmem::{
+    Allocation, HugePolicy, LimitError, Options, ShmemError, ShmemObject, ShmemSpace, SwapDevice,
+};
 use folioswap_test_support::random::noise;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -156,4 +158,39 @@ fn what_finds_no_place_does_not_hide_what_would() {
         object.read((at * MIB) as u64, &mut found[..MIB]).unwrap();
         assert!(found[..MIB] == words, "MiB {at}");
     }
+}
+
+/// Noise that a higher limit has room for leaves when the limit sinks, and is as it was.
+#[test]
+fn a_limit_that_changes_is_kept_and_bounded() {
+    let _alone = alone();
+    let (low, high) = (16 * MIB as u64, 64 * MIB as u64);
+    let file = SwapDevice::temporary("/var/tmp".as_ref(), Some(256 << 20), 0).unwrap();
+    let options = Options { limit_max: high, size: Some(high), ..Options::within(low) };
+    let space = ShmemSpace::new(options.and(file)).unwrap();
+    assert_eq!(space.set_limit(high + 1), Err(LimitError::TooLarge { most: high }));
+    assert_eq!(space.set_limit(1), Err(LimitError::TooSmall { least: Options::LEAST_LIMIT }));
+    assert_eq!(space.statistics().limit, low, "a limit that is refused changes nothing");
+    let object = ShmemObject::new(&space, HugePolicy::Always);
+    for turn in 0..4 {
+        space.set_limit(high).unwrap();
+        for at in 0..40 {
+            assert_eq!(object.write((at * MIB) as u64, &noise((turn * 100 + at) as u64, MIB)), Ok(MIB));
+        }
+        assert!(space.statistics().used > low, "the higher limit is used");
+        space.set_limit(low).unwrap();
+        while !space.is_within_limit() {
+            std::thread::yield_now();
+        }
+        for at in 0..40 {
+            let mut found = vec![0; MIB];
+            assert_eq!(object.read((at * MIB) as u64, &mut found), Ok(MIB));
+            assert!(found == noise((turn * 100 + at) as u64, MIB), "turn {turn} MiB {at}");
+        }
+    }
+    assert_eq!(space.set_size(39 << 20), Err(LimitError::TooSmall { least: 40 << 20 }));
+    assert_eq!(space.set_size(40 << 20), Ok(()));
+    assert_eq!(object.write(40 << 20, &[7; 4096]), Err(ShmemError::NoSpace));
+    assert_eq!(space.set_size(41 << 20), Ok(()));
+    assert_eq!(object.write(40 << 20, &[7; 4096]), Ok(4096));
 }
