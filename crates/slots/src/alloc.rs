@@ -182,7 +182,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mask: DeviceMask,
         request: &Request<'_, H>,
     ) -> Option<SwapEntry> {
-        if P::HINT_SCOPE != HintScope::PerCpu {
+        if P::HINT_SCOPE != HintScope::Cpu {
             return self.alloc_at_scoped_hint(mask, request);
         }
         let hint = local.hint(request.order)?;

@@ -81,11 +81,11 @@ pub enum Rotation {
 pub enum HintScope {
     /// One hint per CPU and order (spec §2.5). Groups with different device masks that take turns
     /// on a CPU overwrite each other's.
-    PerCpu,
+    Cpu,
     /// One per CPU, order and device: a per-CPU cache of each device.
-    PerDevice,
+    Device,
     /// One per CPU, order and device mask, for the last four masks.
-    PerMask,
+    Mask,
 }
 
 /// Whether a node prefers its own device of default priority (spec §4, patch 1).
@@ -136,7 +136,7 @@ pub trait Policy: 'static {
     /// See [`Rotation`].
     const ROTATION: Rotation = Rotation::PerCluster;
     /// See [`HintScope`].
-    const HINT_SCOPE: HintScope = HintScope::PerCpu;
+    const HINT_SCOPE: HintScope = HintScope::Cpu;
     /// See [`NodePreference`].
     const NODE_PREFERENCE: NodePreference = NodePreference::Off;
     /// See [`Frees`].

@@ -107,7 +107,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             device.global_cluster.next[request.order.index()].store(raw, Ordering::Relaxed);
         } else if are_per_device::<P>() {
             self.set_device_hint(request.logical, id, request.order, next);
-        } else if P::HINT_SCOPE == HintScope::PerMask {
+        } else if P::HINT_SCOPE == HintScope::Mask {
             self.set_mask_hint(request, next);
         } else {
             request.cpu.set_hint(request.order, next);

@@ -201,7 +201,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             if are_per_device::<P>() {
                 self.forget_device_hints(cpu, id);
             }
-            if P::HINT_SCOPE == HintScope::PerMask {
+            if P::HINT_SCOPE == HintScope::Mask {
                 self.forget_mask_hints(cpu, id);
             }
         }

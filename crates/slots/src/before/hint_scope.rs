@@ -54,7 +54,7 @@ impl MaskHints {
 
 /// Whether hints are kept per device.
 pub(crate) const fn are_per_device<P: Policy>() -> bool {
-    matches!(P::ROTATION, Rotation::PerAllocation) || matches!(P::HINT_SCOPE, HintScope::PerDevice)
+    matches!(P::ROTATION, Rotation::PerAllocation) || matches!(P::HINT_SCOPE, HintScope::Device)
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
@@ -72,7 +72,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mask: DeviceMask,
         request: &Request<'_, H>,
     ) -> Option<SwapEntry> {
-        if P::HINT_SCOPE == HintScope::PerMask {
+        if P::HINT_SCOPE == HintScope::Mask {
             let hints = &self.mask_hints(request.logical).of(mask)?.hints;
             let hint = hints[request.order.index()].load(Ordering::Relaxed);
             return self.alloc_at_hint(SwapEntry::from_raw(hint)?, request);
@@ -97,7 +97,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     /// Every hint per mask. For `validate`.
     pub(crate) fn all_mask_hints(&self) -> impl Iterator<Item = (Order, SwapEntry)> {
-        let kept = P::HINT_SCOPE == HintScope::PerMask;
+        let kept = P::HINT_SCOPE == HintScope::Mask;
         let cpus = self.logical_cpus().filter(move |_| kept);
         cpus.flat_map(|(cpu, _)| self.mask_hints(cpu).all())
             .filter_map(|(order, hint)| Some((order, SwapEntry::from_raw(hint.load(Ordering::Relaxed))?)))

@@ -91,9 +91,9 @@ variants! {
     /// Before series 2: devices rotate per 64 order-0 slots and per large allocation.
     RotatePerAllocation: ROTATION = Rotation::PerAllocation;
     /// Proposed, not from before: each device has hints of its own on every logical CPU.
-    HintPerDevice: HINT_SCOPE = HintScope::PerDevice;
+    HintPerDevice: HINT_SCOPE = HintScope::Device;
     /// Proposed, not from before: each device mask has hints of its own on every logical CPU.
-    HintPerMask: HINT_SCOPE = HintScope::PerMask;
+    HintPerMask: HINT_SCOPE = HintScope::Mask;
     /// Before series 3: slots are freed one by one.
     FreePerSlot: FREES = Frees::PerSlot;
     /// Before series 4, patch 1: a node drains its own device first. To be combined with

@@ -18,7 +18,7 @@ use super::slot_cache::CachedSlots;
 pub(crate) const fn needs_state<P: Policy>() -> bool {
     matches!(P::SLOT_CACHE, SlotCache::PerCpu)
         || matches!(P::ROTATION, Rotation::PerAllocation)
-        || !matches!(P::HINT_SCOPE, HintScope::PerCpu)
+        || !matches!(P::HINT_SCOPE, HintScope::Cpu)
         || matches!(P::NODE_PREFERENCE, NodePreference::On)
         || matches!(P::LOCK_COUNTING, LockCounting::On)
 }
