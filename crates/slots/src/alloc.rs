@@ -6,6 +6,8 @@ use crate::cpu::CpuGuard;
 use crate::device::Device;
 use crate::entry::{DEVICES_MAX, DeviceId, DeviceMask, FolioId, LogicalCpu, SwapEntry};
 use crate::hooks::{Hooks, NoHooks};
+use crate::lock::Relax;
+use crate::observe::Step;
 use crate::order::Order;
 use crate::policy::{HintScope, NodePreference, Policy, Rotation, SlotCache};
 use crate::scan::Request;
@@ -101,6 +103,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         mask: DeviceMask,
         hooks: &H,
     ) -> Result<SwapEntry, AllocError> {
+        P::Relax::step(Step::Allocate);
         if P::SLOT_CACHE == SlotCache::PerCpu
             && order == Order::ZERO
             && let Some(entry) = self.alloc_from_slot_cache(cpu, folio, mask, hooks)
@@ -135,7 +138,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             if self.free_within_reach(mask) == 0 {
                 break;
             }
-            <P::Relax as crate::lock::Relax>::relax(round);
+            P::Relax::relax(round);
         }
         self.lock_cpu(cpu).count_fallback(order);
         Err(self.failure(order, mask))

@@ -3,11 +3,13 @@
 
 use crate::cpu::CpuGuard;
 use crate::device::Device;
-use crate::entry::LogicalCpu;
-use crate::lock::{Held, SpinLock};
+use crate::entry::{DeviceId, LogicalCpu};
+use crate::lock::{Relax, SpinLock};
+use crate::observe::LockName;
 use crate::policy::{LockCounting, Policy};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
+use core::marker::PhantomData;
 
 /// Acquisitions of one kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,11 +35,34 @@ pub struct AllLockStats {
 
 /// The kinds of locks that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LockKind {
+enum LockKind {
     Cluster,
     List,
     Available,
     Local,
+}
+
+fn kind_of(name: LockName) -> LockKind {
+    match name {
+        LockName::Cluster { .. } => LockKind::Cluster,
+        LockName::Lists { .. } => LockKind::List,
+        LockName::Available => LockKind::Available,
+    }
+}
+
+/// A lock held for a scope, whose end an observer learns of.
+pub(crate) struct Observed<'a, R: Relax> {
+    lock: &'a SpinLock,
+    name: LockName,
+    relax: PhantomData<R>,
+}
+
+impl<R: Relax> Drop for Observed<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        R::before_unlock(self.name);
+        self.lock.unlock();
+    }
 }
 
 /// Counters of one kind, on cache lines of their own. Zeroed memory has counted nothing.
@@ -83,9 +108,16 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         counter.contended.fetch_add(contended, Ordering::Relaxed);
     }
 
-    /// Takes `lock`.
+    /// Takes `lock`, which is known to observers as `name`.
     #[inline]
-    pub(crate) fn lock(&self, lock: &SpinLock, kind: LockKind) {
+    pub(crate) fn lock(&self, lock: &SpinLock, name: LockName) {
+        P::Relax::before_lock(name);
+        self.lock_unobserved(lock, kind_of(name));
+        P::Relax::locked(name);
+    }
+
+    #[inline]
+    fn lock_unobserved(&self, lock: &SpinLock, kind: LockKind) {
         if P::LOCK_COUNTING == LockCounting::Off {
             return lock.lock::<P::Relax>();
         }
@@ -98,36 +130,41 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
 
     /// Takes `lock` unless it is taken; says whether it did.
     #[inline]
-    pub(crate) fn try_lock(&self, lock: &SpinLock, kind: LockKind) -> bool {
+    pub(crate) fn try_lock(&self, lock: &SpinLock, name: LockName) -> bool {
+        P::Relax::before_try(name);
         let taken = lock.try_lock();
         if P::LOCK_COUNTING == LockCounting::On {
-            let counter = &self.variant_shared().locks.0[kind as usize];
+            let counter = &self.variant_shared().locks.0[kind_of(name) as usize];
             let which = if taken { &counter.acquired } else { &counter.contended };
             which.fetch_add(1, Ordering::Relaxed);
+        }
+        if taken {
+            P::Relax::locked(name);
         }
         taken
     }
 
-    /// Holds the list lock of `device` for a scope.
+    /// Holds the list lock of device `id` for a scope.
     #[inline]
-    pub(crate) fn hold_lists<'a>(&self, device: &'a Device) -> Held<'a> {
-        self.lock(&device.lists.lock, LockKind::List);
-        Held::new(&device.lists.lock)
+    pub(crate) fn hold_lists<'a>(&self, id: DeviceId, device: &'a Device) -> Observed<'a, P::Relax> {
+        let name = LockName::Lists { device: id.index() as u32 };
+        self.lock(&device.lists.lock, name);
+        Observed { lock: &device.lists.lock, name, relax: PhantomData }
     }
 
     /// Holds the available-list lock for a scope.
     #[inline]
-    pub(crate) fn hold_available(&self) -> Held<'_> {
+    pub(crate) fn hold_available(&self) -> Observed<'_, P::Relax> {
         let lock = &self.header().available.lock;
-        self.lock(lock, LockKind::Available);
-        Held::new(lock)
+        self.lock(lock, LockName::Available);
+        Observed { lock, name: LockName::Available, relax: PhantomData }
     }
 
     /// Holds the local lock of a logical CPU for a scope.
     #[inline]
     pub(crate) fn lock_cpu(&self, cpu: LogicalCpu) -> CpuGuard<'_> {
         let state = self.cpu(cpu);
-        self.lock(state.local_lock(), LockKind::Local);
+        self.lock_unobserved(state.local_lock(), LockKind::Local);
         CpuGuard::new(state)
     }
 }

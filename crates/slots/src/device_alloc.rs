@@ -3,6 +3,7 @@
 use crate::device::{Device, DeviceFlags};
 use crate::entry::{DeviceId, SwapEntry};
 use crate::hooks::Hooks;
+use crate::list_order::{DeviceView, ListOrder, Search};
 use crate::lists::ListId;
 use crate::order::Order;
 use crate::policy::{ClusterPreference, DiscardPlace, FragmentScan, FullReclaim, Policy, Rotation};
@@ -73,6 +74,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     fn alloc_from_lists<H: Hooks>(&self, id: DeviceId, request: &mut Request<'_, H>) -> Option<SwapEntry> {
         let order = request.order;
         let discards = self.device(id).has(DeviceFlags::DISCARD);
+        if P::LIST_ORDER == ListOrder::Own {
+            return self.alloc_in_own_order(id, request);
+        }
         let free_first = match P::CLUSTER_PREFERENCE {
             ClusterPreference::FreeWhilePlentiful => {
                 discards || order == Order::ZERO && self.free_is_plentiful(self.device(id))
@@ -104,6 +108,35 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             return self.alloc_from_list(id, ListId::frag(order), extent, request);
         }
         None
+    }
+
+    /// Steps 1 to 4 in the policy's own order.
+    fn alloc_in_own_order<H: Hooks>(&self, id: DeviceId, request: &mut Request<'_, H>) -> Option<SwapEntry> {
+        let (device, order) = (self.device(id), request.order);
+        let clusters = device.whole_clusters.load(Ordering::Relaxed);
+        let never_used = clusters.saturating_sub(device.high_water.load(Ordering::Relaxed));
+        let view = DeviceView {
+            order,
+            discards: device.has(DeviceFlags::DISCARD),
+            clusters,
+            free: device.lists.length(ListId::FREE) + never_used,
+            nonfull: device.lists.length(ListId::nonfull(order)),
+            fragments: device.lists.length(ListId::frag(order)),
+            cpus: self.config().cpus,
+        };
+        // Clusters of order 9 are free or full.
+        let partly_used = order < Order::MAX;
+        P::list_order(&view).into_iter().flatten().find_map(|search| match search {
+            Search::Free => self.alloc_from_list(id, ListId::FREE, Extent::One, request),
+            Search::ReclaimFull => {
+                self.reclaim_one_full(id, request);
+                None
+            }
+            _ if !partly_used => None,
+            Search::Nonfull => self.alloc_from_list(id, ListId::nonfull(order), Extent::Whole, request),
+            Search::OneFragment => self.alloc_from_list(id, ListId::frag(order), Extent::One, request),
+            Search::AllFragments => self.alloc_from_list(id, ListId::frag(order), Extent::Whole, request),
+        })
     }
 
     /// Whether so few clusters of order 0 are NONFULL, beside those that are free and those in use,

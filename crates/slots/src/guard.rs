@@ -4,11 +4,12 @@
 //! broken, so no cluster can dangle off every list.
 
 use crate::cluster::{Cluster, EmptyGoesTo, Flag, flag_after_attempt, flag_after_free, order_fits};
-use crate::counting::LockKind;
 use crate::device::{Device, DeviceFlags};
 use crate::entry::{DeviceId, SwapEntry};
 use crate::frames::FrameContent;
 use crate::lists::ListId;
+use crate::lock::Relax;
+use crate::observe::{LockName, Step};
 use crate::order::{CLUSTER_SLOTS, Order};
 use crate::policy::Policy;
 use crate::slots::Slots;
@@ -33,8 +34,15 @@ pub(crate) struct Locked<'a, const PAYLOAD: usize, P: Policy> {
 impl<const PAYLOAD: usize, P: Policy> Drop for Locked<'_, PAYLOAD, P> {
     #[inline]
     fn drop(&mut self) {
+        P::Relax::before_unlock(name(self.id, self.index));
         self.cluster.lock.unlock();
     }
+}
+
+/// The lock of a cluster, as observers know it.
+#[inline]
+fn name(id: DeviceId, index: u32) -> LockName {
+    LockName::Cluster { device: id.index() as u32, index }
 }
 
 impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
@@ -43,7 +51,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     pub(crate) fn lock_cluster(&self, id: DeviceId, index: u32) -> Locked<'_, PAYLOAD, P> {
         let device = self.device(id);
         let cluster = self.cluster(device, index);
-        self.lock(&cluster.lock, LockKind::Cluster);
+        self.lock(&cluster.lock, name(id, index));
         Locked { slots: self, id, device, index, cluster }
     }
 
@@ -52,11 +60,11 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
     /// were contended.
     pub(crate) fn isolate(&self, id: DeviceId, list: ListId) -> Option<Isolated<'_, PAYLOAD, P>> {
         let device = self.device(id);
-        let _held = self.hold_lists(device);
+        let _held = self.hold_lists(id, device);
         let mut candidate = device.lists.first(list);
         while let Some(index) = candidate {
             let cluster = self.cluster(device, index);
-            if self.try_lock(&cluster.lock, LockKind::Cluster) {
+            if self.try_lock(&cluster.lock, name(id, index)) {
                 device.lists.unlink(list, index, |other| self.cluster(device, other));
                 if list == ListId::DISCARD {
                     device.discards_running.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +93,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             let cluster = self.cluster(device, index);
             // Clusters with bad slots have been on a list since swapon.
             if !cluster.is_touched() {
-                if !self.try_lock(&cluster.lock, LockKind::Cluster) {
+                if !self.try_lock(&cluster.lock, name(id, index)) {
                     return None;
                 }
                 cluster.set_touched();
@@ -155,7 +163,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         let lists = &self.device.lists;
         let order = self.cluster.order();
         let cluster_at = |index| self.slots.cluster(self.device, index);
-        let _held = self.slots.hold_lists(self.device);
+        let _held = self.slots.hold_lists(self.id, self.device);
         if let Some(list) = self.cluster.flag().list(order) {
             lists.unlink(list, self.index, cluster_at);
         }
@@ -168,6 +176,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     /// Gives a table to the cluster, with a payload of zeroes.
     pub(crate) fn attach_frame(&self) -> Result<(), NoFrameLeft> {
         debug_assert!(!self.cluster.has_frame());
+        P::Relax::step(Step::Table);
         let taken = self.slots.pool().take().ok_or(NoFrameLeft)?;
         if taken.content == FrameContent::Unchanged {
             let payload = Slots::<PAYLOAD, P>::payload_in(taken.memory, 0);
@@ -220,7 +229,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         let list = self.cluster.flag().list(self.cluster.order());
         let lists = &self.device.lists;
         let cluster_at = |index| self.slots.cluster(self.device, index);
-        let _held = self.slots.hold_lists(self.device);
+        let _held = self.slots.hold_lists(self.id, self.device);
         if let Some(list) = list {
             lists.unlink(list, self.index, cluster_at);
         }
@@ -234,6 +243,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
     /// Accounts for `count` slots, whose words are written already.
     #[inline]
     pub(crate) fn count_taken(&self, count: u32) {
+        P::Relax::step(Step::Take(count));
         let used = self.cluster.used() + count;
         self.cluster.set_used(used);
         self.device.usage().add(self.index, u64::from(count));
@@ -249,6 +259,7 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
         if count == 0 {
             return;
         }
+        P::Relax::step(Step::Free(count));
         let before = self.cluster.used();
         let used = before - count;
         self.cluster.set_used(used);
@@ -267,13 +278,15 @@ impl<'a, const PAYLOAD: usize, P: Policy> Locked<'a, PAYLOAD, P> {
 
     /// Runs `action` with the lock dropped. The lock is held again afterwards, even after a panic.
     pub(crate) fn unlocked<T>(&self, action: impl FnOnce() -> T) -> T {
-        struct Relock<'a, const PAYLOAD: usize, P: Policy>(&'a Slots<PAYLOAD, P>, &'a Cluster);
+        struct Relock<'a, const PAYLOAD: usize, P: Policy>(&'a Slots<PAYLOAD, P>, &'a Cluster, LockName);
         impl<const PAYLOAD: usize, P: Policy> Drop for Relock<'_, PAYLOAD, P> {
             fn drop(&mut self) {
-                self.0.lock(&self.1.lock, LockKind::Cluster);
+                self.0.lock(&self.1.lock, self.2);
             }
         }
-        let _relock = Relock(self.slots, self.cluster);
+        let name = name(self.id, self.index);
+        let _relock = Relock(self.slots, self.cluster, name);
+        P::Relax::before_unlock(name);
         self.cluster.lock.unlock();
         action()
     }

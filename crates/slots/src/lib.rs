@@ -20,8 +20,10 @@ mod groups;
 mod guard;
 mod hooks;
 mod layout;
+mod list_order;
 mod lists;
 mod lock;
+mod observe;
 mod order;
 mod policy;
 mod range;
@@ -54,7 +56,9 @@ pub use free::Put;
 pub use groups::{ChargeTo, GROUPS_MAX, GroupError, GroupId, GroupStats, Groups, Uncharge};
 pub use hooks::{ChargeRefused, DiscardOutcome, Hooks, NoHooks, Reclaimed};
 pub use layout::{Config, ConfigError, METADATA_ALIGN};
+pub use list_order::{DeviceView, ListOrder, Search, Searches};
 pub use lock::{Relax, SpinOnly};
+pub use observe::{LockName, Step};
 pub use order::{CLUSTER_SLOTS, ORDERS, Order, OrderMask};
 pub use policy::{
     ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim, HintScope,

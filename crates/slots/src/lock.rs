@@ -8,6 +8,7 @@
 //!
 //! Under a list lock, a cluster lock is taken only by [`SpinLock::try_lock`].
 
+use crate::observe::{LockName, Step};
 use crate::sync::{AtomicU32, Ordering, spin_loop};
 
 /// How a thread waits for a lock that stayed taken for a bounded number of spins.
@@ -17,6 +18,37 @@ use crate::sync::{AtomicU32, Ordering, spin_loop};
 pub trait Relax {
     /// Called after each bounded round of spinning. `round` counts from 0 for each acquisition.
     fn relax(round: u32);
+
+    /// Called before `lock` is taken, waiting for it if need be. A simulation returns when the lock
+    /// is free.
+    #[inline(always)]
+    fn before_lock(lock: LockName) {
+        let _ = lock;
+    }
+
+    /// Called before one attempt to take `lock`.
+    #[inline(always)]
+    fn before_try(lock: LockName) {
+        let _ = lock;
+    }
+
+    /// Called when `lock` has been taken, by either way.
+    #[inline(always)]
+    fn locked(lock: LockName) {
+        let _ = lock;
+    }
+
+    /// Called before `lock` is dropped.
+    #[inline(always)]
+    fn before_unlock(lock: LockName) {
+        let _ = lock;
+    }
+
+    /// Called for each piece of work.
+    #[inline(always)]
+    fn step(step: Step) {
+        let _ = step;
+    }
 }
 
 /// Keeps spinning: for tests and for callers without an operating system.
@@ -96,14 +128,6 @@ impl SpinLock {
 /// A lock held for a scope.
 pub(crate) struct Held<'a> {
     lock: &'a SpinLock,
-}
-
-impl<'a> Held<'a> {
-    /// Context: the caller has just taken the lock.
-    #[inline]
-    pub(crate) fn new(lock: &'a SpinLock) -> Self {
-        Held { lock }
-    }
 }
 
 impl Drop for Held<'_> {

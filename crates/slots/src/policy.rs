@@ -3,6 +3,7 @@
 //! A policy is a type. Its constants are folded at compile time, so a variant that is not chosen
 //! costs nothing.
 
+use crate::list_order::{DeviceView, ListOrder, Search, Searches};
 use crate::lock::{Relax, SpinOnly};
 
 /// Number of FRAG clusters that an allocation of order above 0 scans (spec §1, patch 1).
@@ -143,6 +144,23 @@ pub trait Policy: 'static {
     const FREES: Frees = Frees::Batched;
     /// See [`LockCounting`].
     const LOCK_COUNTING: LockCounting = LockCounting::Off;
+    /// See [`ListOrder`]. With a list order of its own, a policy's `FRAGMENT_SCAN`,
+    /// `CLUSTER_PREFERENCE` and `FULL_RECLAIM` have no effect.
+    const LIST_ORDER: ListOrder = ListOrder::ByConstants;
+
+    /// The lists to be searched, asked once per device and allocation that the CPU's own cluster
+    /// cannot serve, if `LIST_ORDER` is [`ListOrder::Own`]. The local lock is held.
+    fn list_order(view: &DeviceView) -> Searches {
+        let _ = view;
+        [
+            Some(Search::Nonfull),
+            Some(Search::Free),
+            Some(Search::ReclaimFull),
+            Some(Search::OneFragment),
+            None,
+            None,
+        ]
+    }
 }
 
 /// The behaviour after all five series, spinning without an operating system.

@@ -6,6 +6,8 @@ use crate::device::DeviceFlags;
 use crate::entry::{DeviceMask, LogicalCpu, SwapEntry};
 use crate::guard::Isolated;
 use crate::hooks::{Hooks, Reclaimed};
+use crate::lock::Relax;
+use crate::observe::Step;
 use crate::order::{CLUSTER_SLOTS, Order};
 use crate::policy::{HintScope, Policy};
 use crate::slots::Slots;
@@ -134,7 +136,9 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         let mut slot = from;
         debug_assert!(slot.is_multiple_of(step));
         while slot + step <= CLUSTER_SLOTS {
-            match look(words, slot, step) {
+            let range = look(words, slot, step);
+            P::Relax::step(Step::Look(if matches!(range, RangeUse::Used) { 1 } else { step }));
+            match range {
                 RangeUse::Free => return self.take_range(cluster, words, slot, request),
                 RangeUse::OnlyCached => {
                     if *reclaims_only_cached.get_or_insert_with(|| self.vm_swap_full()) {

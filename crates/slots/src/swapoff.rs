@@ -116,17 +116,17 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             device.usage().mark_off_list();
             self.take_off_available(id);
         }
-        self.pass_through_clusters(device);
+        self.pass_through_clusters(id, device);
         if P::SLOT_CACHE == SlotCache::PerCpu {
             self.drain_slot_caches(DeviceMask::only(id));
         }
         Ok(())
     }
 
-    fn pass_through_clusters(&self, device: &Device) {
+    fn pass_through_clusters(&self, id: DeviceId, device: &Device) {
         // An allocator that takes a cluster from behind the mark later takes the list lock after
         // this and sees the flag.
-        drop(self.hold_lists(device));
+        drop(self.hold_lists(id, device));
         for index in 0..device.clusters() {
             let cluster = self.cluster(device, index);
             if cluster.is_touched() {

@@ -188,7 +188,7 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
             self.unmark_bad(id, old_last, opened);
         }
         {
-            let _lists = self.hold_lists(device);
+            let _lists = self.hold_lists(id, device);
             device.whole_clusters.store(new_last, Ordering::Relaxed);
         }
         self.add_to_available(id, device);

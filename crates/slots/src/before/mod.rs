@@ -17,6 +17,7 @@ pub use nodes::{NODES_MAX, Node};
 pub(crate) use slot_cache::is_slot_cached;
 pub(crate) use state::{VariantCpu, VariantShared, needs_state};
 
+use crate::list_order::{DeviceView, ListOrder, Searches};
 use crate::lock::Relax;
 use crate::policy::{
     ClusterPreference, Current, DefaultPriority, DiscardPlace, FragmentScan, Frees, FullReclaim, HintScope,
@@ -54,6 +55,10 @@ macro_rules! choices {
         const NODE_PREFERENCE: NodePreference = pick!(NODE_PREFERENCE, $changed, $value);
         const FREES: Frees = pick!(FREES, $changed, $value);
         const LOCK_COUNTING: LockCounting = pick!(LOCK_COUNTING, $changed, $value);
+        const LIST_ORDER: ListOrder = P::LIST_ORDER;
+        fn list_order(view: &DeviceView) -> Searches {
+            P::list_order(view)
+        }
     };
 }
 

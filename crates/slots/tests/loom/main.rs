@@ -11,6 +11,8 @@ mod sync {
 }
 #[path = "../../src/lock.rs"]
 mod lock;
+#[path = "../../src/observe.rs"]
+mod observe;
 #[path = "../../src/usage.rs"]
 mod usage;
 

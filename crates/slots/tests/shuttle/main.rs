@@ -43,11 +43,15 @@ mod hooks;
 mod interruptions;
 #[path = "../../src/layout.rs"]
 mod layout;
+#[path = "../../src/list_order.rs"]
+mod list_order;
 #[path = "../../src/lists.rs"]
 mod lists;
 #[path = "../../src/lock.rs"]
 mod lock;
 mod models;
+#[path = "../../src/observe.rs"]
+mod observe;
 #[path = "../../src/order.rs"]
 mod order;
 #[path = "../../src/policy.rs"]
