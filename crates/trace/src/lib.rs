@@ -11,6 +11,7 @@
 //! |---|---|
 //! | the layout of a file's first bytes | `header.rs` |
 //! | the events, and their layout in 16 bytes | `record.rs` |
+//! | what version 2 adds to a record: group, mask, folio, cause | `details.rs` |
 //! | packing records into a buffer | `encoder.rs` |
 //! | the ring between a recorded process and the writer of the file | `ring.rs` |
 //!
@@ -27,12 +28,14 @@
 //! ```
 #![no_std]
 
+mod details;
 mod encoder;
 mod header;
 mod record;
 mod ring;
 
+pub use details::{BadDetails, Cause, DETAILS_BYTES, Details};
 pub use encoder::{Encoder, PushError};
-pub use header::{HEADER_BYTES, Header, HeaderError, VERSION};
+pub use header::{HEADER_BYTES, Header, HeaderError, Layout, VERSION, VERSION_DETAILED};
 pub use record::{CPUS_MAX, Event, RECORD_BYTES, Record, RecordError, SLOTS_MAX, TICK_MAX};
 pub use ring::{Moment, RING_RECORDS, Ring, Taken, Tracer};
