@@ -87,6 +87,10 @@ fn every_command_explains_itself() {
         "replay",
         "generate",
         "fit",
+        "import",
+        "export",
+        "contention",
+        "calibrate",
         "policies",
     ] {
         assert!(all.contains(command), "{all}");
@@ -95,7 +99,7 @@ fn every_command_explains_itself() {
     }
     assert!(!all.contains("hog"), "an internal command is shown");
     let policies = good(&["policies"]);
-    for policy in ["current", "scan-all", "slot-cache", "drained-first"] {
+    for policy in ["current", "scan-all", "slot-cache", "drained-first", "6.9", "6.19"] {
         assert!(policies.lines().any(|line| line.starts_with(policy)), "{policies}");
     }
 }
@@ -179,6 +183,76 @@ fn a_generated_trace_is_replayed_fitted_and_generated_again() {
     assert!(json(&["fit", &like])["allocations"].as_u64() > Some(0));
     let printed = json(&["generate", "--print-parameters", "--parameters", &parameters]);
     assert_eq!(printed, wanted);
+}
+
+#[test]
+fn several_policies_are_columns_of_one_table() {
+    let place = Place::new();
+    let file = trace(&place);
+    let policies = "6.14,6.18,scan-one+free-first,current";
+    let table = good(&["replay", &file, "--policy", policies, "--locks"]);
+    let head = table.lines().find(|line| line.contains("6.14")).expect("a head");
+    let columns: Vec<&str> = head.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(columns, ["6.14", "6.18", "scan-one+free-first", "current"]);
+    assert!(table.contains("cluster locks per operation"), "{table}");
+    let all = json(&["replay", &file, "--policy", policies, "--json"]);
+    let named: Vec<&str> =
+        all.as_array().unwrap().iter().map(|one| one["policy"].as_str().unwrap()).collect();
+    assert_eq!(named, ["6.14", "6.18", "scan-one+free-first", "current"]);
+    // Each figure is that of the policy alone.
+    let alone = json(&["replay", &file, "--policy", "scan-one+free-first", "--json"]);
+    assert_eq!(all[2]["clusters_scanned"], alone["clusters_scanned"]);
+    refused(&["replay", &file, "--policy", "6.14,7.0"], 125, &["7.0", "6.14", "scan-one"]);
+}
+
+#[test]
+fn a_trace_becomes_text_and_a_trace_again() {
+    let place = Place::new();
+    let file = trace(&place);
+    let text = place.file("build.txt");
+    fs::write(&text, good(&["export", &file])).unwrap();
+    let again = place.file("again.trace");
+    good(&["import", &text, &again]);
+    assert!(fs::read(&file).unwrap() == fs::read(&again).unwrap(), "the text loses something");
+    fs::write(&text, "# folioswap-trace tick_ns=1\n5 0 alloc 4 0:17\n").unwrap();
+    fs::remove_file(&again).unwrap();
+    refused(&["import", &text, &again], 125, &["build.txt", "line 2", "misaligned"]);
+    assert!(!Path::new(&again).exists(), "a trace was begun");
+}
+
+#[test]
+fn contention_repeats_and_takes_costs_from_a_file() {
+    let place = Place::new();
+    let words = ["contention", "--series", "4", "--cpus", "12", "--scale", "512", "--json"];
+    let first = json(&words);
+    assert_eq!(first, json(&words));
+    assert_eq!(first["results"]["outcomes"].as_array().map(Vec::len), Some(3 * 4));
+    let costs = place.file("costs.json");
+    let mut other = first["results"]["costs"].clone();
+    other["costs"]["page_out_ns"] = 0.into();
+    other["costs"]["page_in_ns"] = 0.into();
+    fs::write(&costs, other.to_string()).unwrap();
+    let free_pages = json(&[&words[..], &["--costs", &costs]].concat());
+    assert_eq!(free_pages["results"]["outcomes"][0]["replayed"]["simulation"]["times"]["pages"], 0.0);
+    refused(&["contention", "--series", "3"], 125, &["1, 2 and 4"]);
+    refused(&["contention", "--costs", "/nonexistent/c.json"], 125, &["/nonexistent/c.json"]);
+    fs::write(&costs, "{}").unwrap();
+    refused(&["contention", "--costs", &costs], 125, &["lab calibrate"]);
+}
+
+#[test]
+fn calibrate_measures_costs_that_contention_takes() {
+    let place = Place::new();
+    let file = place.file("here.json");
+    assert!(good(&["calibrate", &file]).contains("processors"));
+    let costs: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    for (name, cost) in costs["costs"].as_object().unwrap() {
+        let cost = cost.as_f64().unwrap();
+        assert!((0.0..1e7).contains(&cost), "{name}: {cost} ns");
+    }
+    // A page costs more than a lock, on any machine.
+    assert!(costs["costs"]["page_out_ns"].as_f64() > costs["costs"]["lock_ns"].as_f64());
+    good(&["contention", "--series", "4", "--cpus", "12", "--scale", "512", "--costs", &file]);
 }
 
 #[test]

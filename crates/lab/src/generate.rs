@@ -59,8 +59,10 @@ pub fn to_file(
 /// [`BuildError`].
 pub fn in_memory(parameters: &BuildParameters, flags: DeviceFlags, seed: u64) -> Result<Trace, BuildError> {
     parameters.check()?;
-    let collector = Collector { records: Vec::new(), steps_per_tick: u64::from(parameters.jobs) };
+    let collector =
+        Collector { records: Vec::new(), details: Vec::new(), steps_per_tick: u64::from(parameters.jobs) };
     let device = device(parameters, flags);
     let outcome = run_build::<Current, _>(parameters, device, seed, collector, |_| Stopped::No)?;
-    Ok(Trace { header: header(parameters), records: outcome.recorder.records })
+    let Collector { records, details, .. } = outcome.recorder;
+    Ok(Trace { header: header(parameters), records, details })
 }

@@ -11,6 +11,8 @@
 //! | the model of a build | `build/workload.rs`, its numbers in `build/parameters.rs` |
 //! | tasks that write folio by folio, with real memory and page table | `swapout/cpu.rs` |
 //! | trace files; making and replaying them | `traces.rs`, `generate.rs`, `replay/` |
+//! | many logical CPUs in simulated time, lock queues and costs | `events/` |
+//! | traces as text | `text.rs` |
 //! | fitting parameters to a trace | `fit.rs` |
 //! | the running kernel under the same load | `peer/` |
 //! | policies by name | `policies.rs` |
@@ -20,6 +22,7 @@
 
 pub mod allocator;
 pub mod build;
+pub mod events;
 pub mod experiments;
 pub mod fit;
 pub mod generate;
@@ -30,5 +33,6 @@ pub mod policies;
 pub mod ram_device;
 pub mod replay;
 pub mod swapout;
+pub mod text;
 pub mod traces;
 pub mod wear;

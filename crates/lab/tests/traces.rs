@@ -233,7 +233,7 @@ fn a_split_folio_of_the_recording_may_find_room_in_the_replay() {
         (0..4)
             .map(|step| Record { tick: 0, event: Event::Alloc { cpu: 0, order: 0, entry: 100 + 7 * step } }),
     );
-    let trace = Trace { header: Header { tick_ns: 1, cpus: 1 }, records };
+    let trace = Trace::plain(Header { tick_ns: 1, cpus: 1 }, records);
     let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
     let result = replay(&prepared, &options(PolicyName::Current, "zram", 1)).unwrap();
     assert_eq!((result.allocated[2], result.allocated[0], result.fallback[2]), (1, 0, 0));
@@ -246,7 +246,7 @@ fn members_have_slots_of_their_own_and_end_with_them() {
     let events =
         [Event::Member { member: 7 }, alloc, Event::Member { member: 8 }, alloc, Event::End { member: 7 }];
     let records = events.map(|event| Record { tick: 0, event }).to_vec();
-    let trace = Trace { header: Header { tick_ns: 1, cpus: 1 }, records };
+    let trace = Trace::plain(Header { tick_ns: 1, cpus: 1 }, records);
     let prepared = Prepared::new(&trace, Retention::AsRecorded).unwrap();
     assert_eq!((prepared.odd, prepared.slots_peak), (Odd::default(), 2));
     let result = replay(&prepared, &options(PolicyName::Current, "zram", 2)).unwrap();
@@ -255,7 +255,7 @@ fn members_have_slots_of_their_own_and_end_with_them() {
 
 fn prepared(events: &[Event]) -> Prepared {
     let records = events.iter().map(|event| Record { tick: 0, event: *event }).collect();
-    Prepared::new(&Trace { header: Header { tick_ns: 1, cpus: 1 }, records }, Retention::AsRecorded).unwrap()
+    Prepared::new(&Trace::plain(Header { tick_ns: 1, cpus: 1 }, records), Retention::AsRecorded).unwrap()
 }
 
 #[test]
@@ -344,7 +344,7 @@ proptest! {
     #[test]
     fn any_trace_is_replayed(events in prop::collection::vec(event(), 1..300), pages in 600u64..4000, threads in 1u32..4) {
         let records = events.into_iter().map(|event| Record { tick: 0, event }).collect();
-        let trace = Trace { header: Header { tick_ns: 1, cpus: 4 }, records };
+        let trace = Trace::plain(Header { tick_ns: 1, cpus: 4 }, records);
         for retention in [Retention::AsRecorded, Retention::Never] {
             let prepared = Prepared::new(&trace, retention).unwrap();
             let device = format!("ram,size={}", pages * 4096);

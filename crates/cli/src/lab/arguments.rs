@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use folioswap_lab::{
+    experiments::contention,
     policies::PolicyName,
     replay::{Device, DeviceError},
 };
@@ -22,6 +23,9 @@ Examples:
         the same for series 2, 3, 4 and 5
   folioswap lab tiers --quick
         groups with different swap devices on one CPU: three designs
+  folioswap lab contention --quick
+        series 1, 2 and 4 on 96 CPUs, in simulated time: system time, lock
+        waits, hot locks by name
   folioswap lab generate build.trace --scale 4 && folioswap lab replay \\
       build.trace --policy scan-all --device zram,size=2G
         make a trace of allocations, and replay it through a policy from
@@ -30,7 +34,7 @@ Examples:
         the behaviours from before that can be chosen by name
 
 All of it runs in this process on the allocator that `run` uses. Nothing needs
-root but `--peer kernel`.";
+root but `--peer kernel`; `calibrate` measures more as root.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -56,10 +60,18 @@ pub enum LabCommand {
     /// Tiers: groups with different devices on one CPU overwrite each other's hint. What do other
     /// designs bring?
     Tiers(TiersArguments),
+    /// Series 1, 2 and 4 on 96 and more CPUs in simulated time: system time, lock waits, hot locks
+    Contention(ContentionArguments),
+    /// Measure what locks, steps and pages cost on this machine, for `contention`
+    Calibrate(CalibrateArguments),
     /// Replay a trace through any policy, on any devices
     Replay(ReplayArguments),
     /// Make a trace of a build
     Generate(GenerateArguments),
+    /// Make a trace of a text, as scripts/trace writes it from the running kernel
+    Import(ImportArguments),
+    /// Print a trace as text
+    Export(ExportArguments),
     /// Derive the parameters of a build from a trace
     Fit(FitArguments),
     /// List the policies that can be chosen by name
@@ -135,15 +147,18 @@ were recorded as only cached stay.
 
 Examples:
   folioswap lab replay build.trace
-  folioswap lab replay build.trace --policy scan-all --device zram,size=8G
+  folioswap lab replay build.trace \\
+      --policy 6.9,6.14,6.18,6.19,current --device zram,size=8G
+  folioswap lab replay build.trace \\
+      --policy scan-all+free-first,scan-one+free-first,scan-one+nonfull-first
   folioswap lab replay build.trace --policy drained-first --device ram \\
       --device ram --threads 2 --json")]
 pub struct ReplayArguments {
     /// The trace
     pub file: PathBuf,
-    /// Behaviour; `folioswap lab policies` lists them
-    #[arg(long, default_value = "current", value_name = "NAME")]
-    pub policy: PolicyName,
+    /// Behaviours, each a column of the table; `folioswap lab policies` lists them
+    #[arg(long, default_value = "current", value_name = "NAME,...", value_delimiter = ',')]
+    pub policy: Vec<PolicyName>,
     /// A swap device; may be repeated [default: zram]
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub device: Vec<Device>,
@@ -228,6 +243,41 @@ pub struct FitArguments {
     pub file: PathBuf,
 }
 
+#[derive(Args)]
+#[command(after_help = "\
+A line of the text is a record: time, logical CPU, event, its order or number of slots, the first slot as device:offset, and what else is known.
+
+  # folioswap-trace tick_ns=1 cpus=4
+  1200 0 alloc 4 0:512 group=7 folio=3
+  1350 1 free 16 0:512 cause=swap-in
+  1360 1 fallback 4
+
+Events are alloc and fallback with an order, free, retain (only cached from here on) and reuse (swapped out again unchanged) with a number of
+slots, member, end and fork with a member. Lines may be out of order; the first record's time becomes 0. scripts/trace/kernel.sh records the
+running kernel so (Linux 6.18, root, clang and libbpf).
+
+Examples:
+  folioswap lab import build.txt build.trace && folioswap lab replay build.trace --policy 6.14,6.18,current
+  zcat build.txt.gz | folioswap lab import - build.trace")]
+pub struct ImportArguments {
+    /// The text; - is standard input
+    pub text: PathBuf,
+    /// Where to write the trace
+    pub file: PathBuf,
+    /// Take only the allocations of this memory group, and the frees of their slots
+    #[arg(long, value_name = "N")]
+    pub group: Option<u16>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  folioswap lab generate build.trace --scale 16 && folioswap lab export build.trace | head")]
+pub struct ExportArguments {
+    /// The trace
+    pub file: PathBuf,
+}
+
 fn device(text: &str) -> Result<Device, DeviceError> {
     Device::parse(text, |size| folioswap_supervisor::size::parse_swap_max(size).ok())
 }
@@ -305,6 +355,66 @@ pub struct ThpSwapoutArguments {
     /// Greatest difference that counts as noise, in percent
     #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=50))]
     pub margin: u32,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Each logical CPU runs the real allocator at a clock of its own, up to the next lock; the CPU whose clock is lowest goes on, and a lock that is
+held has a queue. Times come from measured costs of locks, steps and pages (`folioswap lab calibrate`), never from the published figures. Each
+table says how much changes if an assumption does: lines that move between CPUs 4 x slower, programs without time of their own, pages that cost
+4 x more outside the allocator.
+
+The costs that come with folioswap are used unless --costs names others; the same costs give the same figures on every host.
+
+Examples:
+  folioswap lab contention --quick
+  folioswap lab contention --series 1 --cpus 96 --tasks-per-job 29      (the whole published build; much memory)
+  folioswap lab calibrate here.json && folioswap lab contention --costs here.json --json")]
+pub struct ContentionArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Series to simulate
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = series)]
+    pub series: Vec<u32>,
+    /// Numbers of logical CPUs [default: 96,384; quick: 96]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub cpus: Option<Vec<u32>>,
+    /// Tasks that each job of a build runs one after the other [default: 4; quick: 1; the published
+    /// build has 29]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub tasks_per_job: Option<u32>,
+    /// Sizes of series 1's device, as the part of it in percent that the build needs at most
+    /// [default: 78,97; quick: 97]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(5..=100))]
+    pub fill: Option<Vec<u32>>,
+    /// Divide the memory of series 4's tasks (2 GiB each) by this [default: 16; quick: 128]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub scale: Option<u32>,
+    /// Costs to use, a file that `folioswap lab calibrate` wrote [default: those that come with
+    /// folioswap]
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+}
+
+fn series(text: &str) -> Result<u32, String> {
+    let number: Option<u32> = text.parse().ok();
+    let known = number.filter(|number| contention::Series::by_number(*number).is_some());
+    known.ok_or_else(|| "there is a simulation of series 1, 2 and 4".to_owned())
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Measures, in some seconds: a lock taken and dropped, its line moved between two processors, and the allocator's steps (lists, slots looked at,
+taken and freed, tables). As root, on a kernel with zram, pages are the kernel's own: system time per page of madvise(MADV_PAGEOUT) to a zram
+device of 64 MiB, and of the faults that bring it back; the device is removed. Else they are codec and faults of this process, and the file says so.
+Let nothing else run meanwhile.
+
+Examples:
+  folioswap lab calibrate                  (print)
+  sudo folioswap lab calibrate here.json   (write a file for `folioswap lab contention --costs`)")]
+pub struct CalibrateArguments {
+    /// Where to write the costs [default: standard output]
+    pub file: Option<PathBuf>,
 }
 
 /// The peer that does the same work.

@@ -1,6 +1,7 @@
 //! `folioswap lab`: runs experiments, and makes, replays and fits traces.
 
 pub mod arguments;
+mod simulated;
 mod traces;
 
 use crate::error::Error;
@@ -45,6 +46,15 @@ pub enum LabError {
     /// The experiment on tiers failed.
     #[error(transparent)]
     Tiers(#[from] tiers::TiersError),
+    /// The simulation failed.
+    #[error(transparent)]
+    Simulation(#[from] folioswap_lab::experiments::contention::ContentionError),
+    /// There are no costs.
+    #[error(transparent)]
+    Costs(#[from] folioswap_lab::events::CostsError),
+    /// Nothing was measured.
+    #[error(transparent)]
+    Calibrate(#[from] folioswap_lab::events::CalibrateError),
     /// The peer, the running kernel, failed.
     #[error(transparent)]
     Peer(#[from] peer::PeerError),
@@ -60,6 +70,22 @@ pub enum LabError {
     /// The replay failed.
     #[error(transparent)]
     Replay(#[from] folioswap_lab::replay::ReplayError),
+    /// The text is none of a trace.
+    #[error("{}: {source}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: folioswap_lab::text::TextError,
+    },
+    /// A file cannot be opened or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// The generator failed.
     #[error(transparent)]
     Generate(#[from] folioswap_lab::generate::GenerateError),
@@ -105,13 +131,22 @@ pub fn lab(arguments: &LabArguments) -> Result<i32, Error> {
             peer::hog(arguments.bytes, &arguments.group).map_err(Error::system("entering the cgroup"))?;
             Ok(0)
         }
+        LabCommand::Contention(arguments) => simulated::contention(arguments),
+        LabCommand::Calibrate(arguments) => simulated::calibrate(arguments),
         LabCommand::Replay(arguments) => traces::replay(arguments),
         LabCommand::Generate(arguments) => traces::generate(arguments),
+        LabCommand::Import(arguments) => traces::import(arguments),
+        LabCommand::Export(arguments) => traces::export(arguments),
         LabCommand::Fit(arguments) => traces::fit(arguments),
         LabCommand::Policies => {
             let lines =
                 PolicyName::ALL.iter().map(|policy| format!("{:14} {}\n", policy.name(), policy.help()));
-            print(&lines.collect::<String>())
+            let combined = "Parts of series 1 combine with +, the rest is then as in Linux 6.19, as in scan-one+free-first:\n\
+                scan-one | scan-all: fragment clusters that an allocation above order 0 scans\n\
+                nonfull-first | free-first | nonfull-always-first: the first list (nonfull-first: free first on devices that discard)\n\
+                reclaim-late | reclaim-early: when full clusters are searched: after both lists, or after the free one\n\
+                An order of lists of your own: examples/own-list-order\n";
+            print(&(lines.collect::<String>() + "\n" + combined))
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{
     LabError,
-    arguments::{FitArguments, GenerateArguments, ReplayArguments, SizesArgument},
+    arguments::{
+        ExportArguments, FitArguments, GenerateArguments, ImportArguments, ReplayArguments, SizesArgument,
+    },
     print,
 };
 use crate::error::Error;
@@ -11,11 +13,16 @@ use folioswap_lab::{
     fit, generate,
     policies::Locks,
     replay::{Device, Medium, Prepared, Replay, Replayed, Retention, replay as run_replay},
+    text,
     traces::Trace,
 };
 use folioswap_report::{Progress, Show, Table, percent};
 use folioswap_slots::DeviceFlags;
-use std::fs;
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, BufWriter},
+    path::Path,
+};
 
 pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
     let zram =
@@ -24,18 +31,84 @@ pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
     let synchronous = devices.iter().all(|device| device.synchronous);
     let retention = if synchronous { Retention::Never } else { Retention::AsRecorded };
     let prepared = Prepared::read(&arguments.file, retention).map_err(LabError::from)?;
-    let options = Replay {
-        policy: arguments.policy,
-        devices,
-        threads: arguments.threads,
-        cpus: arguments.cpus,
-        locks: if arguments.locks { Locks::Counted } else { Locks::Uncounted },
-    };
-    let result = run_replay(&prepared, &options).map_err(LabError::from)?;
-    if arguments.json {
-        return print(&format!("{:#}\n", serde_json::json!(result)));
+    let mut results = Vec::new();
+    for &policy in &arguments.policy {
+        let options = Replay {
+            policy,
+            devices: devices.clone(),
+            threads: arguments.threads,
+            cpus: arguments.cpus,
+            locks: if arguments.locks { Locks::Counted } else { Locks::Uncounted },
+        };
+        results.push(run_replay(&prepared, &options).map_err(LabError::from)?);
     }
-    print(&text(&result))
+    match (arguments.json, &results[..]) {
+        (true, [only]) => print(&format!("{:#}\n", serde_json::json!(only))),
+        (true, all) => print(&format!("{:#}\n", serde_json::json!(all))),
+        (false, [only]) => print(&text(only)),
+        (false, all) => print(&compared(all)),
+    }
+}
+
+/// A table with a column for each policy.
+fn compared(results: &[Replayed]) -> String {
+    let first = &results[0];
+    let mut head = vec!["".to_owned()];
+    head.extend(results.iter().map(|result| result.policy.to_string()));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let title = format!(
+        "{} operations of the trace on {} logical CPUs, {} threads",
+        first.operations, first.cpus, first.threads
+    );
+    let mut table = Table::new(title, &head);
+    let mut row = |name: String, of: &dyn Fn(&Replayed) -> String| {
+        let cells = results.iter().map(of);
+        table.rows.push(std::iter::once(name).chain(cells).collect());
+    };
+    for order in 0..first.allocated.len() {
+        let all = |result: &Replayed| result.allocated[order] + result.fallback[order];
+        if results.iter().all(|result| all(result) == 0) {
+            continue;
+        }
+        row(format!("order {order} ({} kB): allocated", 4 << order), &|result| {
+            result.allocated[order].to_string()
+        });
+        row(format!("order {order}: failed"), &|result| {
+            let failed = result.fallback[order];
+            format!("{failed} ({})", percent(failed as f64, all(result) as f64))
+        });
+        row(format!("order {order}: clusters scanned each"), &|result| {
+            format!("{:.3}", result.clusters_scanned[order] as f64 / all(result).max(1) as f64)
+        });
+    }
+    if results.iter().all(|result| result.locks.is_some()) {
+        for (kind, name) in LOCKS.iter().enumerate() {
+            row(format!("{name} locks per operation"), &|result| {
+                let acquired = result.locks.map_or(0, |locks| locks[kind].0);
+                format!("{:.3}", acquired as f64 / result.operations.max(1) as f64)
+            });
+        }
+    }
+    row("ns per operation".to_owned(), &|result| {
+        let total = result.wall_ns as f64 * f64::from(result.threads);
+        format!("{:.0}", total / result.operations.max(1) as f64)
+    });
+    let mut text = table.text();
+    text += &corrections(first);
+    text
+}
+
+const LOCKS: [&str; 4] = ["cluster", "list", "available list", "logical CPU"];
+
+/// What was corrected in the trace, if anything was.
+fn corrections(result: &Replayed) -> String {
+    if result.odd == Default::default() {
+        return String::new();
+    }
+    format!(
+        "the trace frees {} slots that it did not allocate, and allocates {} that it did not free (set right)\n",
+        result.odd.unknown_slots, result.odd.taken_twice
+    )
 }
 
 fn text(result: &Replayed) -> String {
@@ -71,9 +144,7 @@ fn text(result: &Replayed) -> String {
         result.slots_ever_written, result.clusters_discarded
     );
     if let Some(locks) = result.locks {
-        for (name, (acquired, contended)) in
-            ["cluster", "list", "available list", "logical CPU"].iter().zip(locks)
-        {
+        for (name, (acquired, contended)) in LOCKS.iter().zip(locks) {
             text += &format!(
                 "locks: {name}: {acquired} acquired ({:.3} per operation), {contended} found taken\n",
                 acquired as f64 / operations
@@ -87,12 +158,7 @@ fn text(result: &Replayed) -> String {
             percent(*used as f64, *pages as f64)
         );
     }
-    if result.odd != Default::default() {
-        text += &format!(
-            "the trace frees {} slots that it did not allocate, and allocates {} that it did not free (set right)\n",
-            result.odd.unknown_slots, result.odd.taken_twice
-        );
-    }
+    text += &corrections(result);
     text
 }
 
@@ -129,6 +195,31 @@ pub fn generate(arguments: &GenerateArguments) -> Result<i32, Error> {
     let records =
         generate::to_file(&parameters, flags, arguments.seed, file, report).map_err(LabError::from)?;
     print(&format!("{}: {records} records\n", file.display()))
+}
+
+pub fn import(arguments: &ImportArguments) -> Result<i32, Error> {
+    let path = &arguments.text;
+    let input: Box<dyn BufRead> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let opened = fs::File::open(path);
+        Box::new(BufReader::new(opened.map_err(|source| LabError::File { path: path.clone(), source })?))
+    };
+    let read = text::read(input);
+    let mut trace = read.map_err(|source| LabError::Text { path: path.clone(), source })?;
+    if let Some(group) = arguments.group {
+        trace = trace.of_group(group);
+    }
+    let file = &arguments.file;
+    trace.write(file).map_err(|source| LabError::File { path: file.clone(), source })?;
+    print(&format!("{}: {} records on {} CPUs\n", file.display(), trace.records.len(), trace.header.cpus))
+}
+
+pub fn export(arguments: &ExportArguments) -> Result<i32, Error> {
+    let trace = Trace::read(&arguments.file).map_err(LabError::from)?;
+    let mut output = BufWriter::new(io::stdout().lock());
+    text::write(&trace, &mut output).and_then(|()| io::Write::flush(&mut output)).map_err(Error::Output)?;
+    Ok(0)
 }
 
 pub fn fit(arguments: &FitArguments) -> Result<i32, Error> {

@@ -15,7 +15,7 @@ use folioswap_slots::{
     ConfigError, DeviceFlags, DeviceId, DeviceSpec, FolioId, Order, Policy, Shadow, Slots, SwapEntry,
     SwaponError,
 };
-use folioswap_trace::Event;
+use folioswap_trace::{Cause, Details, Event};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
@@ -121,8 +121,10 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.allocator.slots()
     }
 
-    pub(super) fn record(&self, event: Event) {
-        self.recorder.borrow_mut().record(self.tally.steps, event);
+    pub(super) fn record(&self, event: Event, folio: u32, cause: Cause) {
+        // Folio 0 would say that none is known.
+        let details = Details { folio: u64::from(folio) + 1, cause, ..Details::default() };
+        self.recorder.borrow_mut().record(self.tally.steps, event, details);
     }
 
     /// Counts a step of the workload.
@@ -191,7 +193,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
             State::Mapped => {
                 self.folios.get_mut(id).referenced = true;
                 if access == Access::Write {
-                    self.give_up_slot(cpu, id);
+                    self.give_up_slot(cpu, id, Cause::Reclaim);
                 }
             }
             State::Cached => self.map_cached(cpu, id, access),
@@ -211,7 +213,9 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         let pages = std::mem::take(&mut self.owners[owner as usize].pages);
         let mut run: Option<(SwapEntry, u32)> = None;
         let mut page = 0;
+        let mut last = 0;
         while let Some(&id) = pages.get(page) {
+            last = id;
             let folio = self.folios.get(id);
             let count = folio.pages();
             page += count as usize;
@@ -226,7 +230,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
                             Some((first, length + count))
                         }
                         before => {
-                            self.put_run(cpu, before);
+                            self.put_run(cpu, before, id, Cause::Exit);
                             Some((entry, count))
                         }
                     };
@@ -234,23 +238,23 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
                 (State::Cached, Some(entry)) => {
                     self.put(entry, count);
                     self.leave_cache(entry, count, id);
-                    self.freed(cpu, entry, count);
+                    self.freed(cpu, entry, count, id, Cause::Exit);
                     self.forget(id);
                 }
                 _ => {
-                    self.give_up_slot(cpu, id);
+                    self.give_up_slot(cpu, id, Cause::Exit);
                     self.forget(id);
                 }
             }
             self.folios.remove(id);
         }
-        self.put_run(cpu, run);
+        self.put_run(cpu, run, last, Cause::Exit);
     }
 
-    fn put_run(&mut self, cpu: u32, run: Option<(SwapEntry, u32)>) {
+    fn put_run(&mut self, cpu: u32, run: Option<(SwapEntry, u32)>, id: u32, cause: Cause) {
         if let Some((entry, count)) = run {
             self.put(entry, count);
-            self.freed(cpu, entry, count);
+            self.freed(cpu, entry, count, id, cause);
         }
     }
 
@@ -260,9 +264,10 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.resident -= u64::from(self.folios.get(id).pages());
     }
 
-    fn freed(&mut self, cpu: u32, entry: SwapEntry, count: u32) {
+    fn freed(&mut self, cpu: u32, entry: SwapEntry, count: u32, id: u32, cause: Cause) {
         self.tally.slots_freed += u64::from(count);
-        self.record(Event::Free { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() });
+        let event = Event::Free { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() };
+        self.record(event, id, cause);
     }
 
     fn put(&self, entry: SwapEntry, count: u32) {
@@ -281,13 +286,13 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
     }
 
     /// Frees the slots of a mapped folio that is also only cached.
-    fn give_up_slot(&mut self, cpu: u32, id: u32) {
+    fn give_up_slot(&mut self, cpu: u32, id: u32, cause: Cause) {
         let folio = self.folios.get(id);
         let count = folio.pages();
         if let Some(entry) = folio.entry.take() {
             self.retained.set(self.retained.get() - u64::from(count));
             self.leave_cache(entry, count, id);
-            self.freed(cpu, entry, count);
+            self.freed(cpu, entry, count, id, cause);
         }
     }
 
@@ -306,9 +311,10 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         self.retained.set(self.retained.get() + u64::from(count));
         if keeps {
             self.tally.slots_retained += u64::from(count);
-            self.record(Event::Retain { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() });
+            let event = Event::Retain { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() };
+            self.record(event, id, Cause::SwapIn);
         } else {
-            self.give_up_slot(cpu, id);
+            self.give_up_slot(cpu, id, Cause::SwapIn);
         }
     }
 
@@ -329,7 +335,7 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
         folio.referenced = false;
         let entry = folio.entry.take();
         self.folios.push_newest(id);
-        self.put_run(cpu, entry.map(|entry| (entry, count)));
+        self.put_run(cpu, entry.map(|entry| (entry, count)), id, Cause::SwapIn);
     }
 
     /// Swaps single pages in through the swap cache, with readahead in the owner's memory.

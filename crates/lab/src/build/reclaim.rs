@@ -7,7 +7,7 @@ use folioswap_slots::{
     AllocError, DeviceFlags, DeviceId, DeviceMask, DiscardOutcome, FolioId, FullClusters, Hooks, LogicalCpu,
     Order, Policy, Reclaimed, SwapEntry,
 };
-use folioswap_trace::Event;
+use folioswap_trace::{Cause, Event};
 
 /// Pages that a reclaim takes out at least, as in the kernel.
 const RECLAIM_BATCH: u32 = 32;
@@ -32,7 +32,8 @@ impl<P: Policy, R: Recorder> Hooks for Reclaimer<'_, P, R> {
         let group = self.group;
         group.retained.set(group.retained.get() - u64::from(pages));
         group.reclaimed.set(group.reclaimed.get() + u64::from(freed));
-        group.record(Event::Free { cpu: self.cpu as u16, slots: pages as u16, entry: entry.to_raw() });
+        let event = Event::Free { cpu: self.cpu as u16, slots: pages as u16, entry: entry.to_raw() };
+        group.record(event, folio.0, Cause::Reclaim);
         Reclaimed::Freed(pages)
     }
 
@@ -126,7 +127,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
                 self.leave(id);
                 self.retained.set(self.retained.get() - u64::from(count));
                 self.tally.slots_reused += u64::from(count);
-                self.record(Event::Reuse { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() });
+                let event = Event::Reuse { cpu: cpu as u16, slots: count as u16, entry: entry.to_raw() };
+                self.record(event, id, Cause::Unknown);
                 count
             }
             _ => self.swap_out(cpu, id),
@@ -150,11 +152,9 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
                 counts.allocated += 1;
                 self.wear.write(entry, order.slots());
                 self.inuse.set(self.inuse.get() + u64::from(order.slots()));
-                self.record(Event::Alloc {
-                    cpu: cpu as u16,
-                    order: order.index() as u8,
-                    entry: entry.to_raw(),
-                });
+                let (order_index, raw) = (order.index() as u8, entry.to_raw());
+                let event = Event::Alloc { cpu: cpu as u16, order: order_index, entry: raw };
+                self.record(event, id, Cause::Unknown);
                 self.folios.get(id).entry.set(Some(entry));
                 if self.device.flags.contains(DeviceFlags::SYNCHRONOUS) {
                     self.leave_cache(entry, order.slots(), id);
@@ -175,7 +175,8 @@ impl<P: Policy, R: Recorder> MemoryGroup<P, R> {
             }
             Err(AllocError::SplitAndRetry | AllocError::NoSpace) if order > Order::ZERO => {
                 counts.fallback += 1;
-                self.record(Event::Fallback { cpu: cpu as u16, order: order.index() as u8 });
+                let event = Event::Fallback { cpu: cpu as u16, order: order.index() as u8 };
+                self.record(event, id, Cause::Unknown);
                 self.split_and_swap_out(cpu, id)
             }
             Err(_) => {

@@ -1,11 +1,11 @@
 //! Recording of allocations and frees.
 
-use folioswap_trace::Event;
+use folioswap_trace::{Details, Event};
 
 /// Receives every event of slots while a build runs.
 pub trait Recorder {
     /// Receives an event, after `steps` steps of the workload.
-    fn record(&mut self, steps: u64, event: Event);
+    fn record(&mut self, steps: u64, event: Event, details: Details);
 }
 
 /// Records nothing.
@@ -13,5 +13,5 @@ pub trait Recorder {
 pub struct NoRecorder;
 
 impl Recorder for NoRecorder {
-    fn record(&mut self, _steps: u64, _event: Event) {}
+    fn record(&mut self, _steps: u64, _event: Event, _details: Details) {}
 }

@@ -2,6 +2,7 @@
 //! [`Report`](folioswap_report::Report).
 
 pub mod cluster_scan;
+pub mod contention;
 pub mod on_trace;
 pub mod round_robin;
 pub mod shmem_swapin;

@@ -8,7 +8,7 @@
 
 use crate::allocator::CLUSTER;
 use crate::traces::Trace;
-use folioswap_trace::Event;
+use folioswap_trace::{Cause, Event, Header, Record};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -36,6 +36,8 @@ pub(super) enum OpKind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Op {
     pub(super) kind: OpKind,
+    /// Why slots become free; [`Cause::Unknown`] for the rest.
+    pub(super) cause: Cause,
     pub(super) cpu: u16,
     /// A power of two for `Alloc` and `Fallback`.
     pub(super) slots: u16,
@@ -56,6 +58,10 @@ pub struct Odd {
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) ops: Vec<Op>,
+    /// The tick of each operation; empty unless asked for by [`Prepared::timed`].
+    pub(super) ticks: Vec<u64>,
+    /// Nanoseconds of a tick.
+    pub(super) tick_ns: u32,
     pub(super) clusters: usize,
     ops_to_peak: usize,
     /// Logical CPUs.
@@ -93,6 +99,8 @@ impl EntryMap {
 
 pub(super) struct Preparation {
     ops: Vec<Op>,
+    ticks: Option<Vec<u64>>,
+    cause: Cause,
     members: HashMap<u32, HashMap<u64, EntryMap>>,
     slots: Vec<SlotState>,
     /// Number of members that hold each slot.
@@ -122,17 +130,39 @@ impl Prepared {
     /// [`TooManyClusters`].
     pub fn new(trace: &Trace, retention: Retention) -> Result<Prepared, TooManyClusters> {
         let mut preparation = Preparation::new(trace.records.len(), retention);
-        let mut member = 0;
-        for record in &trace.records {
-            preparation.add(&mut member, record.event)?;
-        }
-        Ok(preparation.finish(trace.header.cpus))
+        preparation.add_all(trace)?;
+        Ok(preparation.finish(&trace.header))
     }
 
+    /// As [`new`](Self::new), with the time of each operation, which a simulation needs.
+    ///
+    /// # Errors
+    /// [`TooManyClusters`].
+    pub fn timed(trace: &Trace, retention: Retention) -> Result<Prepared, TooManyClusters> {
+        let mut preparation = Preparation::new(trace.records.len(), retention);
+        preparation.ticks = Some(Vec::new());
+        preparation.add_all(trace)?;
+        Ok(preparation.finish(&trace.header))
+    }
+}
+
+impl Preparation {
+    fn add_all(&mut self, trace: &Trace) -> Result<(), TooManyClusters> {
+        let mut member = 0;
+        for (index, record) in trace.records.iter().enumerate() {
+            let cause = trace.details.get(index).map_or(Cause::Unknown, |details| details.cause);
+            self.add_for(cause, &mut member, record)?;
+        }
+        Ok(())
+    }
+}
+
+impl Prepared {
     /// Cuts the operations off where the peak of held slots is first reached.
     #[must_use]
     pub fn until_the_peak(mut self) -> Prepared {
         self.ops.truncate(self.ops_to_peak);
+        self.ticks.truncate(self.ops_to_peak);
         self
     }
 
@@ -158,6 +188,8 @@ impl Preparation {
     pub(super) fn new(records: usize, retention: Retention) -> Preparation {
         Preparation {
             ops: Vec::with_capacity(records),
+            ticks: None,
+            cause: Cause::Unknown,
             members: HashMap::new(),
             slots: Vec::new(),
             holders: Vec::new(),
@@ -172,13 +204,30 @@ impl Preparation {
         }
     }
 
-    /// Ends, for a trace of `cpus` logical CPUs.
-    pub(super) fn finish(self, cpus: u32) -> Prepared {
+    /// Adds a record that has this cause.
+    pub(super) fn add_for(
+        &mut self,
+        cause: Cause,
+        member: &mut u32,
+        record: &Record,
+    ) -> Result<(), TooManyClusters> {
+        self.cause = cause;
+        self.add(member, record.event)?;
+        if let Some(ticks) = &mut self.ticks {
+            ticks.resize(self.ops.len(), record.tick);
+        }
+        Ok(())
+    }
+
+    /// Ends, for a trace with this header.
+    pub(super) fn finish(self, header: &Header) -> Prepared {
         Prepared {
+            ticks: self.ticks.unwrap_or_default(),
+            tick_ns: header.tick_ns,
             clusters: self.next.len(),
             ops_to_peak: self.ops_to_peak,
             ops: self.ops,
-            cpus,
+            cpus: header.cpus,
             slots_peak: self.peak,
             odd: self.odd,
         }
@@ -190,7 +239,9 @@ impl Preparation {
             Event::End { member: number } => self.end(number),
             Event::Fork { member: child } => self.fork(*member, child),
             Event::Fallback { cpu, order } => {
-                self.ops.push(Op { kind: OpKind::Fallback, cpu, slots: 1 << order, first: 0, sequence: 0 });
+                let cause = Cause::Unknown;
+                let op = Op { kind: OpKind::Fallback, cause, cpu, slots: 1 << order, first: 0, sequence: 0 };
+                self.ops.push(op);
             }
             Event::Alloc { cpu, order, entry } => self.alloc(*member, cpu, 1 << order, entry)?,
             Event::Free { cpu, slots, entry } => self.free(*member, cpu, slots, entry),
@@ -365,7 +416,7 @@ impl Preparation {
         let cluster = first as usize / CLUSTER as usize;
         let sequence = self.next[cluster];
         self.next[cluster] += 1;
-        self.ops.push(Op { kind, cpu, slots, first, sequence });
+        self.ops.push(Op { kind, cause: self.cause, cpu, slots, first, sequence });
         let state = match kind {
             OpKind::Alloc | OpKind::Reuse => SlotState::Used,
             OpKind::Retain => SlotState::Kept,

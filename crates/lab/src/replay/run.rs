@@ -7,11 +7,11 @@
 use super::devices::Device;
 use super::prepare::{Odd, Op, OpKind, Prepared};
 use crate::allocator::{Allocator, CLUSTER};
-use crate::policies::{Locks, PolicyName, WithPolicy};
+use crate::policies::{Inherited, Locks, PolicyName, WithPolicy};
 use crate::wear::Wear;
 use folioswap_slots::{
     AllocError, ConfigError, DeviceId, DeviceMask, DiscardOutcome, FolioId, Hooks, LogicalCpu, ORDERS, Order,
-    Policy, Reclaimed, Shadow, Slots, SwapEntry, SwaponError, Violation,
+    Policy, Reclaimed, Relax, Shadow, Slots, SwapEntry, SwaponError, Violation,
 };
 use serde::Serialize;
 use std::collections::HashMap;
@@ -110,6 +110,15 @@ pub fn replay(prepared: &Prepared, options: &Replay) -> Result<Replayed, ReplayE
     }
 }
 
+/// Replays a prepared trace through a policy of one's own; that of `options` and its `locks` are
+/// not used.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn replay_with<P: Policy>(prepared: &Prepared, options: &Replay) -> Result<Replayed, ReplayError> {
+    Task { prepared, options }.run::<P>()
+}
+
 struct Task<'a> {
     prepared: &'a Prepared,
     options: &'a Replay,
@@ -138,21 +147,7 @@ impl WithPolicy for Task<'_> {
             ids.push(on.map_err(|source| ReplayError::Swapon { number: index + 1, source })?);
         }
         let threads = options.threads.max(1);
-        let sizes = options.devices.iter().map(|device| device.pages.unwrap_or(pages));
-        let discards = options.devices.iter().map(|device| device.discard);
-        let replayer = Replayer {
-            slots: allocator.slots(),
-            wear: Wear::new(ids.iter().copied().zip(sizes)),
-            discarding: ids
-                .iter()
-                .copied()
-                .zip(discards)
-                .filter(|(_, discards)| *discards)
-                .map(|(id, _)| id)
-                .collect(),
-            entries: (0..prepared.clusters as u64 * CLUSTER).map(|_| AtomicU64::new(0)).collect(),
-            next: (0..prepared.clusters).map(|_| AtomicU32::new(0)).collect(),
-        };
+        let replayer = Replayer::new(allocator.slots(), &ids, &options.devices, pages, prepared);
         // Numbers of operations, because the operations themselves take four times the memory.
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); threads as usize];
         if threads > 1 {
@@ -160,11 +155,13 @@ impl WithPolicy for Task<'_> {
                 parts[(u32::from(op.cpu) % cpus % threads) as usize].push(number);
             }
         }
+        let inherited = Inherited::of_this_thread();
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for part in &parts {
                 let replayer = &replayer;
                 scope.spawn(move || {
+                    inherited.take_over();
                     if threads == 1 {
                         replayer.work(prepared.ops.iter(), cpus);
                     } else {
@@ -198,16 +195,16 @@ impl WithPolicy for Task<'_> {
     }
 }
 
-struct Replayer<'a, P: Policy> {
-    slots: &'a Slots<0, P>,
-    wear: Wear,
+pub(super) struct Replayer<'a, P: Policy> {
+    pub(super) slots: &'a Slots<0, P>,
+    pub(super) wear: Wear,
     /// The devices that discard.
-    discarding: Vec<DeviceId>,
+    pub(super) discarding: Vec<DeviceId>,
     /// State by number of the recorded slot: 0, the replayed entry (perhaps with [`KEPT`] or
     /// [`BUSY`]), or [`NONE`].
-    entries: Vec<AtomicU64>,
+    pub(super) entries: Vec<AtomicU64>,
     /// Sequence number of the next operation of each recorded cluster.
-    next: Vec<AtomicU32>,
+    pub(super) next: Vec<AtomicU32>,
 }
 
 /// Takes slots that are only cached back when the allocator wants them.
@@ -233,9 +230,30 @@ impl<P: Policy> Hooks for TakeBack<'_, '_, P> {
 
 /// Slots of a folio that was split in the recording but got slots in the replay. They serve the
 /// order-0 allocations that follow.
-struct Surplus {
+pub(super) struct Surplus {
     entry: SwapEntry,
     left: u32,
+}
+
+impl<'a, P: Policy> Replayer<'a, P> {
+    /// Replays on these devices, which have these numbers; one without a size has so many pages.
+    pub(super) fn new(
+        slots: &'a Slots<0, P>,
+        ids: &[DeviceId],
+        devices: &[Device],
+        pages: u64,
+        prepared: &Prepared,
+    ) -> Self {
+        let sizes = devices.iter().map(|device| device.pages.unwrap_or(pages));
+        let discards = ids.iter().copied().zip(devices.iter().map(|device| device.discard));
+        Replayer {
+            slots,
+            wear: Wear::new(ids.iter().copied().zip(sizes)),
+            discarding: discards.filter(|(_, discards)| *discards).map(|(id, _)| id).collect(),
+            entries: (0..prepared.clusters as u64 * CLUSTER).map(|_| AtomicU64::new(0)).collect(),
+            next: (0..prepared.clusters).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
 }
 
 impl<P: Policy> Replayer<'_, P> {
@@ -244,7 +262,7 @@ impl<P: Policy> Replayer<'_, P> {
         for op in ops {
             let cpu = LogicalCpu(u32::from(op.cpu) % cpus);
             if op.kind == OpKind::Fallback {
-                self.fall_back(cpu, op, &mut surplus);
+                self.apply(cpu, op, &mut surplus);
                 continue;
             }
             let next = &self.next[op.first as usize / CLUSTER as usize];
@@ -257,16 +275,26 @@ impl<P: Policy> Replayer<'_, P> {
                     std::hint::spin_loop();
                 }
             }
-            match op.kind {
-                OpKind::Alloc => self.alloc(cpu, op, &mut surplus),
-                OpKind::Free => self.free(op),
-                OpKind::Retain => self.retain(op),
-                OpKind::Reuse => self.reuse(cpu, op),
-                OpKind::Fallback => {}
-            }
-            self.run_discards();
+            self.apply(cpu, op, &mut surplus);
             next.store(op.sequence + 1, Release);
         }
+        self.give_back(surplus);
+    }
+
+    /// Carries one operation out. Context: its predecessors are done.
+    pub(super) fn apply(&self, cpu: LogicalCpu, op: &Op, surplus: &mut HashMap<u16, Surplus>) {
+        match op.kind {
+            OpKind::Alloc => self.alloc(cpu, op, surplus),
+            OpKind::Free => self.free(op),
+            OpKind::Retain => self.retain(op),
+            OpKind::Reuse => self.reuse(cpu, op),
+            OpKind::Fallback => self.fall_back(cpu, op, surplus),
+        }
+        self.run_discards();
+    }
+
+    /// Frees what no operation used.
+    pub(super) fn give_back(&self, surplus: HashMap<u16, Surplus>) {
         for rest in surplus.into_values() {
             self.put(rest.entry, rest.left);
         }
@@ -331,7 +359,7 @@ impl<P: Policy> Replayer<'_, P> {
         loop {
             let value = state.load(Acquire);
             if value & BUSY != 0 {
-                std::hint::spin_loop();
+                P::Relax::relax(0);
                 continue;
             }
             if value & KEPT == 0 {

@@ -3,7 +3,9 @@
 
 use super::prepare::{Preparation, Prepared, Retention, TooManyClusters};
 use crate::traces::{TraceError, cpu_of};
-use folioswap_trace::{Event, HEADER_BYTES, Header, RECORD_BYTES, Record};
+use folioswap_trace::{
+    Cause, DETAILS_BYTES, Details, Event, HEADER_BYTES, Header, Layout, RECORD_BYTES, Record,
+};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -32,15 +34,19 @@ impl Prepared {
         let mut file = BufReader::with_capacity(1 << 16, file);
         let mut head = Vec::new();
         file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
-        let header =
-            Header::decode(&head).map_err(|source| TraceError::Header { path: path.to_owned(), source })?;
-        let mut preparation = Preparation::new(bytes / RECORD_BYTES, retention);
+        let (header, layout) = Header::decode_any(&head)
+            .map_err(|source| TraceError::Header { path: path.to_owned(), source })?;
+        let record_bytes = layout.record_bytes();
+        let mut preparation = Preparation::new(bytes / record_bytes, retention);
         let (mut member, mut number, mut has_allocations) = (0, 0, false);
         loop {
-            let mut chunk = [0; RECORD_BYTES];
-            let read = read_up_to(&mut file, &mut chunk).map_err(failed)?;
-            if read < RECORD_BYTES {
-                let keep = HEADER_BYTES + number * RECORD_BYTES;
+            let (mut chunk, mut behind) = ([0; RECORD_BYTES], [0; DETAILS_BYTES]);
+            let mut read = read_up_to(&mut file, &mut chunk).map_err(failed)?;
+            if layout == Layout::Detailed {
+                read += read_up_to(&mut file, &mut behind).map_err(failed)?;
+            }
+            if read < record_bytes {
+                let keep = HEADER_BYTES + number * record_bytes;
                 if read > 0 {
                     let path = path.to_owned();
                     return Err(TraceError::CutOff { path, whole: number, left: read, keep }.into());
@@ -58,12 +64,20 @@ impl Prepared {
                 return Err(TraceError::Cpu { path, number, cpu, cpus }.into());
             }
             has_allocations |= matches!(record.event, Event::Alloc { .. } | Event::Fallback { .. });
-            preparation.add(&mut member, record.event)?;
+            let cause = match layout {
+                Layout::Plain => Cause::Unknown,
+                Layout::Detailed => {
+                    let decoded = Details::decode(&behind);
+                    let bad = |source| TraceError::Details { path: path.to_owned(), number, source };
+                    decoded.map_err(bad)?.cause
+                }
+            };
+            preparation.add_for(cause, &mut member, &record)?;
         }
         if !has_allocations {
             return Err(TraceError::Empty { path: path.to_owned() }.into());
         }
-        Ok(preparation.finish(header.cpus))
+        Ok(preparation.finish(&header))
     }
 }
 

@@ -1,0 +1,55 @@
+use super::*;
+use crate::build::{BuildParameters, Scale, Sizes};
+use crate::events::CostsFile;
+use crate::generate;
+use crate::policies::Locks;
+use crate::replay::{Medium, Replay, Retention, replay};
+use folioswap_slots::DeviceFlags;
+
+fn prepared() -> Prepared {
+    let parameters =
+        BuildParameters { tasks: 24, ..BuildParameters::published(Sizes::All).scaled(Scale(16)) };
+    let trace = generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 3).unwrap();
+    Prepared::timed(&trace, Retention::Never).unwrap()
+}
+
+fn simulated(prepared: &Prepared, policy: PolicyName, program_time: f64) -> SimulatedReplayed {
+    let zram =
+        Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
+    let costs = CostsFile::kept().costs;
+    let options =
+        SimulatedReplay { policy, devices: vec![zram], nodes: OnNodes::default(), costs, program_time };
+    simulate(prepared, &options).unwrap()
+}
+
+#[test]
+fn every_policy_carries_the_whole_trace_out() {
+    let prepared = prepared();
+    for policy in PolicyName::ALL {
+        let result = simulated(&prepared, *policy, 1.0);
+        let zram =
+            Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
+        let options =
+            Replay { policy: *policy, devices: vec![zram], threads: 1, cpus: None, locks: Locks::Uncounted };
+        let real = replay(&prepared, &options).unwrap();
+        let pages = |counts: &[u64; ORDERS]| -> u64 {
+            counts.iter().enumerate().map(|(order, count)| count << order).sum()
+        };
+        // CPUs overtake each other in simulated time, so orders that fail may differ; pages do not.
+        assert_eq!(pages(&result.allocated), pages(&real.allocated), "{policy}");
+        assert_eq!(result.devices[0].1, real.devices[0].1, "{policy}: slots left in use");
+        assert!(result.simulation.times.system() > 0.0);
+    }
+}
+
+#[test]
+fn program_time_is_the_recorded_time_and_no_system_time() {
+    let prepared = prepared();
+    let with = simulated(&prepared, PolicyName::Current, 1.0).simulation.times;
+    let without = simulated(&prepared, PolicyName::Current, 0.0).simulation.times;
+    assert!(without.user == 0.0 && with.user > 0.0);
+    assert!(with.elapsed > without.elapsed);
+    // CPUs that always have a request meet more often.
+    assert!(without.lock_wait > with.lock_wait, "{} and {}", without.lock_wait, with.lock_wait);
+    assert!((with.pages - without.pages).abs() < 1e-9);
+}
