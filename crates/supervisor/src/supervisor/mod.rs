@@ -224,12 +224,12 @@ impl Supervisor {
     /// The supervisor of a group that has just begun, with this process as CMD.
     fn new(mut settings: Settings, signals: Signals, cmd: u32, now: Instant) -> Self {
         let recording = settings.recording.take();
-        let record = settings.outputs.record(settings.started);
         let devices = settings.devices.devices.iter_mut();
         let clusters = devices.map(|device| (device.description, device.shared.take())).collect();
         Supervisor {
             clusters: Clusters::new(clusters),
             networks: Networks::default(),
+            course: Course::new(settings.outputs.record(settings.started)),
             settings,
             link: None,
             signals,
@@ -253,7 +253,6 @@ impl Supervisor {
             shortage: Shortage::default(),
             pages_lost: 0,
             totals: Totals::new(),
-            course: Course::new(record),
             recording,
             swapoff: None,
             swapon: None,
@@ -445,9 +444,8 @@ impl Supervisor {
             self.say(&message);
         }
         if now >= self.next_sample {
-            self.totals.sample(self.settings.memory.group(), self.clusters.used());
-            self.tend_shortage(now);
             self.tend_course(now);
+            self.tend_shortage(now);
             self.next_sample = now + SAMPLE_INTERVAL;
         }
         if now >= self.next_drain {

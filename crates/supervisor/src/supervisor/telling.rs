@@ -19,9 +19,10 @@ use folioswap_group::{
 use std::time::Instant;
 
 impl Supervisor {
-    /// Looks at the course of the run. Called with every sample of the charge.
+    /// Takes a sample of the charge, and looks at the course of the run.
     pub(super) fn tend_course(&mut self, now: Instant) {
         let group = self.settings.memory.group();
+        self.totals.sample(group, self.clusters.used());
         if self.course.record.is_some() {
             self.course.look(group);
         }
