@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use folioswap_lab::{
-    experiments::contention,
     policies::PolicyName,
     replay::{Device, DeviceError},
 };
@@ -61,9 +60,9 @@ pub enum LabCommand {
     /// designs bring?
     Tiers(TiersArguments),
     /// Series 1, 2 and 4 on 96 and more CPUs in simulated time: system time, lock waits, hot locks
-    Contention(ContentionArguments),
+    Contention(super::simulated_arguments::ContentionArguments),
     /// Measure what locks, steps and pages cost on this machine, for `contention`
-    Calibrate(CalibrateArguments),
+    Calibrate(super::simulated_arguments::CalibrateArguments),
     /// Replay a trace through any policy, on any devices
     Replay(ReplayArguments),
     /// Make a trace of a build
@@ -245,19 +244,23 @@ pub struct FitArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-A line of the text is a record: time, logical CPU, event, its order or number of slots, the first slot as device:offset, and what else is known.
+A line of the text is a record: time, logical CPU, event, its order or number
+of slots, the first slot as device:offset, and what else is known.
 
   # folioswap-trace tick_ns=1 cpus=4
   1200 0 alloc 4 0:512 group=7 folio=3
   1350 1 free 16 0:512 cause=swap-in
   1360 1 fallback 4
 
-Events are alloc and fallback with an order, free, retain (only cached from here on) and reuse (swapped out again unchanged) with a number of
-slots, member, end and fork with a member. Lines may be out of order; the first record's time becomes 0. scripts/trace/kernel.sh records the
-running kernel so (Linux 6.18, root, clang and libbpf).
+Events are alloc and fallback with an order, free, retain (only cached from
+here on) and reuse (swapped out again unchanged) with a number of slots,
+member, end and fork with a member. Lines may be out of order; the first
+record's time becomes 0. scripts/trace/kernel.sh records the running kernel so
+(Linux 6.18, root, clang and libbpf).
 
 Examples:
-  folioswap lab import build.txt build.trace && folioswap lab replay build.trace --policy 6.14,6.18,current
+  folioswap lab import build.txt build.trace && folioswap lab replay \\
+      build.trace --policy 6.14,6.18,current
   zcat build.txt.gz | folioswap lab import - build.trace")]
 pub struct ImportArguments {
     /// The text; - is standard input
@@ -272,7 +275,8 @@ pub struct ImportArguments {
 #[derive(Args)]
 #[command(after_help = "\
 Example:
-  folioswap lab generate build.trace --scale 16 && folioswap lab export build.trace | head")]
+  folioswap lab generate build.trace --scale 16 && folioswap lab export \\
+      build.trace | head")]
 pub struct ExportArguments {
     /// The trace
     pub file: PathBuf,
@@ -357,66 +361,6 @@ pub struct ThpSwapoutArguments {
     pub margin: u32,
 }
 
-#[derive(Args)]
-#[command(after_help = "\
-Each logical CPU runs the real allocator at a clock of its own, up to the next lock; the CPU whose clock is lowest goes on, and a lock that is
-held has a queue. Times come from measured costs of locks, steps and pages (`folioswap lab calibrate`), never from the published figures. Each
-table says how much changes if an assumption does: lines that move between CPUs 4 x slower, programs without time of their own, pages that cost
-4 x more outside the allocator.
-
-The costs that come with folioswap are used unless --costs names others; the same costs give the same figures on every host.
-
-Examples:
-  folioswap lab contention --quick
-  folioswap lab contention --series 1 --cpus 96 --tasks-per-job 29      (the whole published build; much memory)
-  folioswap lab calibrate here.json && folioswap lab contention --costs here.json --json")]
-pub struct ContentionArguments {
-    #[command(flatten)]
-    pub output: OutputArguments,
-    /// Series to simulate
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = series)]
-    pub series: Vec<u32>,
-    /// Numbers of logical CPUs [default: 96,384; quick: 96]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2048))]
-    pub cpus: Option<Vec<u32>>,
-    /// Tasks that each job of a build runs one after the other [default: 4; quick: 1; the published
-    /// build has 29]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub tasks_per_job: Option<u32>,
-    /// Sizes of series 1's device, as the part of it in percent that the build needs at most
-    /// [default: 78,97; quick: 97]
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(5..=100))]
-    pub fill: Option<Vec<u32>>,
-    /// Divide the memory of series 4's tasks (2 GiB each) by this [default: 16; quick: 128]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub scale: Option<u32>,
-    /// Costs to use, a file that `folioswap lab calibrate` wrote [default: those that come with
-    /// folioswap]
-    #[arg(long, value_name = "FILE")]
-    pub costs: Option<PathBuf>,
-}
-
-fn series(text: &str) -> Result<u32, String> {
-    let number: Option<u32> = text.parse().ok();
-    let known = number.filter(|number| contention::Series::by_number(*number).is_some());
-    known.ok_or_else(|| "there is a simulation of series 1, 2 and 4".to_owned())
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Measures, in some seconds: a lock taken and dropped, its line moved between two processors, and the allocator's steps (lists, slots looked at,
-taken and freed, tables). As root, on a kernel with zram, pages are the kernel's own: system time per page of madvise(MADV_PAGEOUT) to a zram
-device of 64 MiB, and of the faults that bring it back; the device is removed. Else they are codec and faults of this process, and the file says so.
-Let nothing else run meanwhile.
-
-Examples:
-  folioswap lab calibrate                  (print)
-  sudo folioswap lab calibrate here.json   (write a file for `folioswap lab contention --costs`)")]
-pub struct CalibrateArguments {
-    /// Where to write the costs [default: standard output]
-    pub file: Option<PathBuf>,
-}
-
 /// The peer that does the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PeerArgument {
@@ -479,9 +423,12 @@ pub struct ShmemSwapinArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-Groups that may use different devices take turns on the same CPUs. The kernel keeps one next offset per CPU and order, so such groups overwrite
-each other's, and each begins a cluster again and again. Beside it stand two other designs: a next offset for each device, and one for each mask of
-devices. Shown are the allocations that the CPU's own cluster served, large folios that found no room, clusters that hold something, and locks.
+Groups that may use different devices take turns on the same CPUs. The kernel
+keeps one next offset per CPU and order, so such groups overwrite each
+other's, and each begins a cluster again and again. Beside it stand two other
+designs: a next offset for each device, and one for each mask of devices.
+Shown are the allocations that the CPU's own cluster served, large folios that
+found no room, clusters that hold something, and locks.
 
 Examples:
   folioswap lab tiers --quick

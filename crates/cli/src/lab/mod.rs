@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod simulated;
+pub mod simulated_arguments;
 mod traces;
 
 use crate::error::Error;

@@ -1,9 +1,8 @@
 //! `lab contention` and `lab calibrate`: simulated time, and the costs that it takes.
 
 use super::{
-    LabError,
-    arguments::{CalibrateArguments, ContentionArguments},
-    print, show,
+    LabError, print, show,
+    simulated_arguments::{CalibrateArguments, ContentionArguments},
 };
 use crate::error::Error;
 use folioswap_lab::{
