@@ -82,7 +82,10 @@ impl Supervisor {
             return Some(ChangeEnd::Busy);
         }
         let is_frozen = self.settings.memory.group().decisions.progress() == Progress::Frozen;
-        if is_frozen && charge > bytes {
+        // A group at its limit has a little more than that; a limit that is no lower asks for
+        // nothing to leave.
+        let is_lower = bytes < self.settings.bound();
+        if is_frozen && is_lower && charge > bytes {
             return Some(ChangeEnd::Frozen { charge });
         }
         if self.unmanaged > bytes {
@@ -90,7 +93,7 @@ impl Supervisor {
         }
         let before = (self.settings.limit, self.settings.reserve);
         self.set_limit(bytes, 0);
-        if charge <= bytes {
+        if charge <= bytes || !is_lower {
             return Some(ChangeEnd::Done { charge });
         }
         self.connections[index].role = Role::Changing;
