@@ -201,7 +201,7 @@ fn a_groups_devices_change_while_it_runs_and_are_never_more_than_its_parents() {
     let below = groups.create(Some(top), None).unwrap();
     assert_eq!(groups.devices(below), DeviceMask::ALL);
     let used = |group: GroupId, folio| {
-        let hooks = ChargeTo { groups: &*groups, group, slots: &swap.slots, inner: NoHooks };
+        let hooks = ChargeTo { groups: &groups, group, slots: &swap.slots, inner: NoHooks };
         let mask = groups.devices(group);
         swap.alloc_folio_with(CPU0, order(2), FolioId(folio), mask, &hooks).map(|entry| entry.device())
     };

@@ -22,7 +22,7 @@
 //! than for all pages that were away at one time is never needed.
 //!
 //! In scope total memory that is not needed for the store is there for pages that stay
-//! ([`Away::limit`]). Nothing is known of limits below that of the run, where pages would leave
+//! (`Away::limit`). Nothing is known of limits below that of the run, where pages would leave
 //! that did not.
 
 use folioswap_group::{
@@ -158,7 +158,7 @@ impl Refaulted {
         points
     }
 
-    /// The least limit, in bytes, within which all but [`WELL`] of the pages would have stayed;
+    /// The least limit, in bytes, within which all but `WELL` of the pages would have stayed;
     /// `None` when nothing came back.
     pub fn runs_well(&self) -> Option<u64> {
         let known = self.known();
