@@ -11,7 +11,8 @@
 //! `fallback`) or number of slots (`free`, `retain`, `reuse`), the first slot as device:offset, and
 //! any of `group=`, `mask=` (hexadecimal), `folio=` and `cause=` (swap-in, exit, reclaim). Lines
 //! may come in any order of time, as from the buffers of several processors; reading sorts them,
-//! and the first record's time becomes 0. Empty lines and further lines with `#` are comments.
+//! and the first record's time becomes 0, unless the first line has an `origin=`, from which times
+//! then count. Empty lines and further lines with `#` are comments.
 
 use crate::traces::{Trace, cpu_of};
 use folioswap_slots::CLUSTER_SLOTS;
@@ -35,7 +36,7 @@ pub enum TextError {
         source: io::Error,
     },
     /// The first line is another one.
-    #[error("line 1 must be `{HEAD} tick_ns=N [cpus=N]`")]
+    #[error("line 1 must be `{HEAD} tick_ns=N [cpus=N] [origin=N]`")]
     Head,
     /// A word is missing or wrong.
     #[error("line {line}: {problem}, in {text:?}")]
@@ -69,7 +70,7 @@ pub enum TextError {
 pub fn read(text: impl BufRead) -> Result<Trace, TextError> {
     let mut lines = text.lines();
     let first = lines.next().transpose().map_err(|source| TextError::Read { line: 1, source })?;
-    let (tick_ns, cpus) = head(first.as_deref().unwrap_or("")).ok_or(TextError::Head)?;
+    let Head { tick_ns, cpus, origin } = head(first.as_deref().unwrap_or("")).ok_or(TextError::Head)?;
     let mut all: Vec<(Record, Details)> = Vec::new();
     for (index, line) in lines.enumerate() {
         let number = index + 2;
@@ -90,11 +91,14 @@ pub fn read(text: impl BufRead) -> Result<Trace, TextError> {
             if cpus.is_some_and(|cpus| cpu_of(&event).is_some_and(|cpu| u32::from(cpu) >= cpus)) {
                 return Err(problem("a CPU that the first line does not have"));
             }
+            if origin.is_some_and(|origin| tick < origin) {
+                return Err(problem("a time before the origin"));
+            }
             all.push((Record { tick, event }, details));
         }
     }
     all.sort_by_key(|(record, _)| record.tick);
-    let start = all.first().map_or(0, |(record, _)| record.tick);
+    let start = origin.or(all.first().map(|(record, _)| record.tick)).unwrap_or(0);
     for (record, _) in &mut all {
         record.tick = (record.tick - start).min(TICK_MAX);
     }
@@ -108,16 +112,24 @@ pub fn read(text: impl BufRead) -> Result<Trace, TextError> {
     Ok(Trace { header, records, details: if known { details } else { Vec::new() } })
 }
 
-fn head(line: &str) -> Option<(u32, Option<u32>)> {
-    let (mut tick_ns, mut cpus) = (None, None);
+/// What the first line says.
+struct Head {
+    tick_ns: u32,
+    cpus: Option<u32>,
+    origin: Option<u64>,
+}
+
+fn head(line: &str) -> Option<Head> {
+    let (mut tick_ns, mut cpus, mut origin) = (None, None, None);
     for word in line.strip_prefix(HEAD)?.split_whitespace() {
         match word.split_once('=')? {
             ("tick_ns", value) => tick_ns = Some(value.parse().ok().filter(|ns| *ns >= 1)?),
             ("cpus", value) => cpus = Some(value.parse().ok().filter(|cpus| (1..=CPUS_MAX).contains(cpus))?),
+            ("origin", value) => origin = Some(value.parse().ok()?),
             _ => return None,
         }
     }
-    Some((tick_ns?, cpus))
+    Some(Head { tick_ns: tick_ns?, cpus, origin })
 }
 
 fn parse(line: &str) -> Result<(u64, Event, Details), &'static str> {
@@ -208,7 +220,7 @@ fn pieces(event: Event) -> Vec<Event> {
 /// # Errors
 /// The error of `to`.
 pub fn write(trace: &Trace, to: &mut impl Write) -> io::Result<()> {
-    writeln!(to, "{HEAD} tick_ns={} cpus={}", trace.header.tick_ns, trace.header.cpus)?;
+    writeln!(to, "{HEAD} tick_ns={} cpus={} origin=0", trace.header.tick_ns, trace.header.cpus)?;
     for (index, record) in trace.records.iter().enumerate() {
         let mut line = format!("{} ", record.tick);
         let slot = |entry: u64| format!("{}:{}", entry >> OFFSET_BITS, entry & ((1 << OFFSET_BITS) - 1));
