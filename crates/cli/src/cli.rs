@@ -27,7 +27,8 @@ Examples:
   folioswap mount /mnt/build --memory 1G --size 8G
         a tmpfs of up to 8 GiB whose contents live in 1 GiB
   folioswap ps
-        the groups and mounts that run now; `set` changes their limit, `stats` shows their counters
+        the groups and mounts that run now; `set` changes their limit,
+        `stats` shows their counters
   folioswap swapon --show
         the swap devices of everything that runs now
   folioswap doctor

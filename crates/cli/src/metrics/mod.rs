@@ -21,9 +21,11 @@ Examples:
   folioswap metrics -
         prints them once
 
-TO with a colon and a port is an address, anything else a file. One exporter serves all groups and mounts that its user
-may look at; it reads their memory and takes nothing from them. Names: docs/reference/operate.md.
-Exit status: 0 when it was ended by SIGTERM or SIGINT; 125 when the address or file cannot be had.";
+TO with a colon and a port is an address, anything else a file. One exporter
+serves all groups and mounts that its user may look at; it reads their memory
+and takes nothing from them. Names: docs/reference/operate.md. Exit status: 0
+when it was ended by SIGTERM or SIGINT; 125 when the address or file cannot be
+had.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

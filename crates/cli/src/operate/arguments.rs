@@ -4,36 +4,41 @@ use clap::Args;
 use folioswap_supervisor::size;
 
 const TARGET: &str = "\
-TARGET is the name of a group (`run --name`, else that of its program), the id of any process of it, or the directory of
-a mount. `folioswap ps` lists them all.";
+TARGET is the name of a group (`run --name`, else that of its program), the id
+of any process of it, or the directory of a mount. `folioswap ps` lists them
+all.";
 
 const PS_EXAMPLES: &str = "\
 Examples:
   folioswap ps                  every group and mount that you may look at
-  folioswap ps --json | jq '.groups[] | select(.charge_bytes > .limit_bytes * 0.9) | .name'
+  folioswap ps --json | jq '.groups[] | select(.swapped_bytes > 1e9) | .name'
 
-LIMIT is what --memory says, CHARGE what counts towards it now, SWAPPED the memory that is out (compressed or on a
-device), RATIO how much smaller compressed memory is. Mounts have a directory as their name.
-Exit status: 0, also when nothing runs.";
+LIMIT is what --memory says, CHARGE what counts towards it now, SWAPPED the
+memory that is out (compressed or on a device), RATIO how much smaller
+compressed memory is. Mounts have a directory as their name. Exit status: 0,
+also when nothing runs.";
 
 const STATS_EXAMPLES: &str = "\
 Examples:
-  folioswap stats train         what has happened in the group so far: parts of its memory, devices, counters
+  folioswap stats train         what has happened in the group so far
   folioswap stats 4711 --json
   folioswap stats /mnt/build    figures of a mount
 
-Counters have the kernel's names where it has them, and count all processes of the group, also those that have ended.
-Exit status: 0; 125 when there is no such group or mount.";
+Counters have the kernel's names where it has them, and count all processes of
+the group, also those that have ended. Exit status: 0; 125 when there is no
+such group or mount.";
 
 const SET_EXAMPLES: &str = "\
 Examples:
-  folioswap set train --memory 2G           another limit for the group, while it runs
-  folioswap set 4711 --memory 512M          the same for the group of process 4711
+  folioswap set train --memory 2G       another limit for the running group
+  folioswap set 4711 --memory 512M      the same for that of process 4711
   folioswap set /mnt/build --memory 2G --size 16G
 
-The command returns when the group or mount is within the new limit. If it does not come so far (memory is locked, or
-swap is full), or on Ctrl-C, the old limit holds again and nothing is lost. Processes of a group cannot change it.
-Exit status: 0; 125 when it is refused, or did not come within the limit: all is as before then.";
+The command returns when the group or mount is within the new limit. If it
+does not come so far (memory is locked, or swap is full), or on Ctrl-C, the
+old limit holds again and nothing is lost. Processes of a group cannot change
+it. Exit status: 0; 125 when it is refused, or did not come within the limit:
+all is as before then.";
 
 const FREEZE_EXAMPLES: &str = "\
 Examples:
@@ -41,8 +46,10 @@ Examples:
         page most of it out, and stop it
   folioswap thaw train
 
-All processes of the group are stopped (SIGSTOP), parents first, and keep the memory that they have. Processes that were
-stopped before stay stopped after the thaw. Exit status: 0; 125 when one of them cannot be stopped: all go on then.";
+All processes of the group are stopped (SIGSTOP), parents first, and keep the
+memory that they have. Processes that were stopped before stay stopped after
+the thaw. Exit status: 0; 125 when one of them cannot be stopped: all go on
+then.";
 
 #[derive(Args)]
 #[command(after_help = PS_EXAMPLES)]

@@ -39,13 +39,14 @@ Keys:
   Up, Down, j, k      choose a group or mount
   Enter               its processes and devices; once more: back
   s                   sort by the next column
-  m                   set the limit of the chosen one; type a size, e.g. 2G, and Enter
+  m                   set the limit of the chosen one: a size, then Enter
   q, Esc, Ctrl-C      quit
 
-OUT/s and IN/s are bytes swapped out and in. WAIT% is the time that threads have waited for pages, of one thread's time;
-it can be more than 100 where several wait. PAGER% is processor time of folioswap's threads, of one CPU. WAIT us is the
-mean time that a fault took. NO_COLOR in the environment: no colours. `folioswap ps` prints once.
-Exit status: 0; 125 without a terminal.";
+OUT/s and IN/s are bytes swapped out and in. WAIT% is the time that threads
+have waited for pages, of one thread's time; it can be more than 100 where
+several wait. PAGER% is processor time of folioswap's threads, of one CPU.
+WAIT us is the mean time that a fault took. NO_COLOR in the environment: no
+colours. `folioswap ps` prints once. Exit status: 0; 125 without a terminal.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
