@@ -172,15 +172,30 @@ PYTHON
     else
         skip "systemd-analyze is not there for the units"
     fi
+    validators
     if command -v actionlint >/dev/null; then
         check "actionlint" actionlint
     else
         skip "actionlint is not there for the workflows (go install github.com/rhysd/actionlint/cmd/actionlint@latest)"
     fi
-    if python3 -c 'import kubernetes_validate' 2>/dev/null; then
-        check "kubernetes-validate" python3 -m kubernetes_validate --strict contrib/kubernetes/*.yaml
+    if "$python" -c 'import kubernetes_validate' 2>/dev/null; then
+        check "kubernetes-validate" "$python" -m kubernetes_validate --strict contrib/kubernetes/*.yaml
     else
         skip "kubernetes-validate is not there for the manifests (pip install kubernetes-validate)"
+    fi
+}
+
+# Gets the validators that no distribution has, where they can be had, into the scratch directory.
+validators() {
+    python=python3
+    [ -z "${FOLIOSWAP_NO_APT:-}" ] || return
+    if ! command -v actionlint >/dev/null && command -v go >/dev/null; then
+        GOBIN=$work/bin timeout 120 go install github.com/rhysd/actionlint/cmd/actionlint@latest >/dev/null 2>&1
+        PATH=$work/bin:$PATH
+    fi
+    if ! python3 -c 'import kubernetes_validate' 2>/dev/null && python3 -m venv "$work/python" >/dev/null 2>&1; then
+        timeout 120 "$work/python/bin/python" -m pip install -q kubernetes-validate >/dev/null 2>&1
+        python=$work/python/bin/python
     fi
 }
 

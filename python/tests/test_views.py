@@ -139,6 +139,8 @@ def test_a_watch_writes_lines_until_it_is_stopped(sixteen):
     with folioswap.watch(interval=0.01, file=seen) as watch:
         data = worked(sixteen)
         until(lambda: re.search(r"out [0-9.]+ [KM]iB/s", seen.getvalue()))
+        # The figure of what is out is made some times a second.
+        until(lambda: re.search(r"[0-9.]+ MiB swapped out", seen.getvalue().splitlines()[-1]))
         assert "runs" in repr(watch)
     lines = seen.getvalue().splitlines()
     assert all(re.match(r"[0-9.]+ \w+ of 16\.0 MiB \[#*-*\]  [0-9.]+ \w+ swapped out", line) for line in lines), lines
