@@ -206,12 +206,20 @@ struct File {
     profiles: Vec<(String, Asked)>,
 }
 
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
 impl File {
     /// Reads a file; `None` when there is none.
     fn read(path: PathBuf) -> Result<Option<File>, DefaultsError> {
         match fs::read_to_string(&path) {
             Ok(text) => File::parse(&path, &text).map(Some),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            // A directory that we may not search is another user's: `HOME` is left over from him.
+            Err(error) if is_denied(&error) && fs::metadata(&path).is_err_and(|error| is_denied(&error)) => {
                 Ok(None)
             }
             Err(source) => Err(DefaultsError::File { path, source }),
