@@ -3,6 +3,7 @@
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
 use folioswap_acceptance::programs::{self, c_program, refused, run_folioswap};
 use folioswap_acceptance::{MIB, skip};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -444,11 +445,17 @@ fn a_comparison_without_root() {
         skip!("only root can become a user without permission");
     }
     let scratch = ScratchDirectory::new("bench");
+    let copy = copy_for_everybody(&scratch);
     let small = ["bench", "touch", "--size", "32M", "--limit", "16M", "--rounds", "1", "--kind", "zero"];
-    let outcome = as_nobody(
-        &copy_for_everybody(&scratch),
-        &[&small[..], &["--phases", "fill", "--peer", "kernel"]].concat(),
-    );
+    let words = [&small[..], &["--phases", "fill", "--peer", "kernel"]].concat();
+    // Without permission for folioswap nothing is compared: that is said once.
+    let denied = as_nobody(&copy, &words);
+    assert_eq!(denied.code, Some(125), "{}", denied.describe());
+    assert!(denied.stderr.contains("SYS_PTRACE") && denied.stdout.is_empty(), "{}", denied.describe());
+    let permitted = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let capability = ["--inh-caps", "+sys_ptrace", "--ambient-caps", "+sys_ptrace"];
+    let command = permitted.iter().chain(&capability).map(OsStr::new).chain([copy.as_os_str()]);
+    let outcome = Job::new(command.chain(words.iter().map(OsStr::new))).under(Engine::Nothing);
     assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
     let text = outcome.text();
     for words in ["kernel: absent, zram, swap and a memory cgroup are set up by root only.", "unlimited"] {

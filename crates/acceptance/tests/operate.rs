@@ -97,7 +97,7 @@ fn a_limit_that_changes_a_hundred_times_loses_nothing_and_is_kept() {
     assert!(longest < Duration::from_secs(5), "a limit is kept soon, not after {longest:?}");
 }
 
-/// The processes of a tree, folioswap's own two excepted.
+/// The processes of a tree, folioswap's own excepted: front, supervisor and pagers.
 fn tree(running: &Running) -> Vec<(u32, char)> {
     let stat = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -106,7 +106,10 @@ fn tree(running: &Running) -> Vec<(u32, char)> {
     };
     let supervisor = bytes(&stats(&running.pid.to_string()), "pid") as u32;
     let all = running.processes().into_iter().map(|pid| pid as u32);
-    let programs = all.filter(|&pid| pid != supervisor && pid != running.pid as u32);
+    let is_pager = |pid: u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("pager-"))
+    };
+    let programs = all.filter(|&pid| pid != supervisor && pid != running.pid as u32 && !is_pager(pid));
     programs.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
