@@ -174,16 +174,17 @@ fn a_member_is_killed_at_every_step_of_taking_sharing_and_giving_back_clusters()
 }
 
 /// The number of forked children that ended, as they must, because their parent was killed before
-/// it handed over the memory that they inherit.
+/// it handed over the memory that they inherit. That the group thrashes may be said too: it does.
 ///
 /// # Errors
 /// The first line with any other message.
 fn only_refused_children(errors: &str) -> Result<usize, String> {
     let expected =
         "cannot have what it inherited: its parent has ended without handing its swapped memory over";
-    match errors.lines().find(|line| !line.ends_with(expected)) {
+    let mut others = errors.lines().filter(|line| !line.contains("it does little but wait for pages"));
+    match others.find(|line| !line.ends_with(expected)) {
         Some(other) => Err(other.to_owned()),
-        None => Ok(errors.lines().count()),
+        None => Ok(errors.lines().filter(|line| line.ends_with(expected)).count()),
     }
 }
 
