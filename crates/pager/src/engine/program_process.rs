@@ -135,12 +135,37 @@ impl Engine {
 
     /// Ends the program, which could go on only with wrong bytes, and then the pager.
     pub(crate) fn kill_program(&self) -> ! {
-        let Some(pidfd) = self.program_pidfd().filter(|_| !self.is_ours()) else { sys::kill_self() };
-        if process::kill(pidfd) == Err(Errno::PERM) {
-            // It runs as another user by now. What it is made of is ours to take.
-            self.take_code_away();
+        if self.is_ours() {
+            sys::kill_self();
         }
-        process::has_ended(pidfd, END_PATIENCE);
+        let number = self.program_process.number.load(Acquire);
+        let opened = self.program_pidfd().map_or_else(
+            || {
+                // A pager that could not join has not opened it yet; it needs nothing else any
+                // more.
+                sys::close_range(0, u32::MAX);
+                process::open_parent(number)
+            },
+            Ok,
+        );
+        match opened {
+            Ok(pidfd) => {
+                if process::kill(pidfd) == Err(Errno::PERM) {
+                    // It runs as another user by now. What it is made of is ours to take.
+                    self.take_code_away();
+                }
+                process::has_ended(pidfd, END_PATIENCE);
+            }
+            // It has ended.
+            Err(Errno::SRCH) => {}
+            Err(_) => {
+                let until_ns = sys::now_ns() + END_PATIENCE.tv_sec as u64 * 1_000_000_000;
+                while process::parent() == number && sys::now_ns() < until_ns {
+                    process::kill_parent(number);
+                    rustix::thread::sched_yield();
+                }
+            }
+        }
         sys::exit_group(1)
     }
 
@@ -156,6 +181,18 @@ impl Engine {
                 sys::forbid(mapping.start, mapping.end);
             }
         });
+    }
+
+    /// Ends the program if its pager has ended while memory is registered: nothing serves it any
+    /// more, and nobody would answer the calling thread. Threads of the program.
+    pub(crate) fn end_without_pager(&self) {
+        let pager = self.threads.pager.load(Relaxed);
+        if pager != 0
+            && self.is_engaged()
+            && process::wait_for(pager, process::NO_WAIT) == process::Child::Ended
+        {
+            sys::kill_self();
+        }
     }
 
     /// Forgets the pagers of images that the program was before an exec; they are its children.

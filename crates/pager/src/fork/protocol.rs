@@ -71,6 +71,7 @@ pub fn prepare(engine: &Engine) {
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
         return;
     }
+    engine.end_without_pager();
     engine.forget_old_pagers();
     engine.wait_for_headroom_for_child();
     let fork = &engine.fork;
@@ -164,6 +165,10 @@ pub unsafe fn child(engine: &'static Engine) {
     // The child's program may run only when its events have a reader (one that the parent read
     // would be lost) and its memory is counted.
     engine.wait_until_running();
+    if inherits && engine.life() == Life::Unmanaged {
+        // Its pager is gone, and with it the pages that were out at the fork.
+        sys::kill_self();
+    }
 }
 
 /// Starts the pager of this process, which then does all the rest.

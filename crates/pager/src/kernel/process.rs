@@ -48,6 +48,12 @@ pub fn kill(pidfd: i32) -> Result<(), Errno> {
     sent.map(|_| ())
 }
 
+/// Sends SIGKILL to the process of this number, which is the calling one's parent.
+pub fn kill_parent(number: u32) {
+    // SAFETY: a signal to another process.
+    let _ = unsafe { sys::syscall(raw::__NR_kill, [number as usize, 9, 0, 0, 0, 0]) };
+}
+
 /// Leaves the session, and so the process group, of the parent, and its working directory: no
 /// signal to the group reaches the calling process, and it keeps no file system in use.
 pub fn leave_session() {
@@ -86,7 +92,9 @@ pub fn wait_for(child: u32, flags: u32) -> Child {
             Ok(0) => return Child::Runs,
             Err(Errno::INTR) => {}
             // It may have been waited for by a thread of the program that waits for everything.
-            _ => return Child::Ended,
+            Ok(_) | Err(Errno::CHILD) => return Child::Ended,
+            // A filter of the program's forbids to ask.
+            Err(_) => return Child::Runs,
         }
     }
 }

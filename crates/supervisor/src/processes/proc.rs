@@ -243,6 +243,15 @@ fn descendants_by_parent(root: u32) -> Vec<u32> {
     found
 }
 
+/// Whether the first thread of a process ends, or has ended; `None` when the process is gone.
+pub fn is_exiting(pid: u32) -> Option<bool> {
+    /// The kernel's mark of such a thread (`PF_EXITING` in its include/linux/sched.h).
+    const EXITING: u64 = 4;
+    let stat = text_of(pid, "stat")?;
+    let flags: u64 = stat[stat.rfind(')')? + 1..].split_whitespace().nth(6)?.parse().ok()?;
+    Some(flags & EXITING != 0)
+}
+
 /// Whether two processes have the same memory; `None` where one has ended, or we may not ask.
 pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     const KCMP_VM: i32 = 1;

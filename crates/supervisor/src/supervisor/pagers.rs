@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 /// unless the program left a lock behind that the pager waits for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long a new image waits for the end of its predecessor's pager: what takes longer has much
+/// memory to give back.
+const PREDECESSOR: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
 /// How long after CMD its pager may need to end.
 pub(super) const SETTLES: Duration = Duration::from_millis(20);
 
@@ -90,10 +94,10 @@ impl Connection {
         if program.has_ended() {
             return now.duration_since(*program.ended.get_or_insert(now)) >= PATIENCE;
         }
-        // A first thread that has ended has no memory, though the others go on. The numbers mean
-        // these processes while both exist.
+        // A first thread that ends has no memory any more, though the others go on. The numbers
+        // mean these processes while both exist.
         proc::share_memory(pid, program.pager) == Some(false)
-            && proc::state_and_parent(pid).is_some_and(|(state, _)| state != 'Z')
+            && proc::is_exiting(pid) == Some(false)
             && peer::exists(&self.process)
             && !program.has_ended()
             && proc::state_and_parent(program.pager).is_some_and(|(_, parent)| parent == pid)
@@ -106,9 +110,20 @@ impl Supervisor {
         if self.connections[index].speak_for_parent().is_err() {
             return After::Close;
         }
-        // The pager of the image that this process was before an exec.
+        // The pager of the image that this process was before an exec. Its end is told to the
+        // process by SIGCHLD: that must not come when the new image's own code runs already.
         let pid = self.connections[index].pid;
-        self.end_stray_pagers(now, |connection| connection.pid == pid);
+        let serial = self.connections[index].serial;
+        let is_before = |connection: &Connection| connection.pid == pid && connection.serial != serial;
+        self.end_stray_pagers(now, is_before);
+        let before = self.connections.iter().filter(|connection| is_before(connection));
+        let before: Vec<PollFd<'_>> = before
+            .filter(|connection| connection.program.is_some())
+            .map(|connection| PollFd::new(&connection.process, PollFlags::IN))
+            .collect();
+        for mut pager in before {
+            let _ = poll(std::slice::from_mut(&mut pager), Some(&PREDECESSOR));
+        }
         After::Keep
     }
 

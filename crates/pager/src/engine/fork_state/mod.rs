@@ -172,6 +172,7 @@ impl ForkState {
         engine.wake_evictor();
         while self.protection_wanted.load(Acquire) != 0 {
             futex::wait(&self.protection_wanted, 1, 1_000_000, Sharing::Private);
+            engine.end_without_pager();
         }
     }
 
