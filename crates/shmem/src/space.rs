@@ -31,6 +31,9 @@ const ROUNDS: u32 = 8;
 pub struct ShmemSpace {
     limit: AtomicU64,
     limit_max: u64,
+    /// The most that writes and swap-in may use while a lower limit is not reached yet, in bytes:
+    /// the highest one since the space was last within its limit.
+    tolerated: AtomicU64,
     pub(crate) folios: Folios,
     pub(crate) frames: Frames,
     pub(crate) lru: Lru,
@@ -120,12 +123,19 @@ impl ShmemSpace {
             doing: "reserving addresses for folios",
             error: std::io::Error::from(std::io::ErrorKind::OutOfMemory),
         };
-        let limit_max = options.limit_max.max(options.limit);
-        let blocks = limit_max.saturating_mul(ADDRESSES).div_ceil(u64::from(BLOCK) * PAGE as u64);
-        let count = u32::try_from(blocks * u64::from(BLOCK)).map_err(|_| no_addresses())?;
+        let reserved = |limit: u64| {
+            let blocks = limit.saturating_mul(ADDRESSES).div_ceil(u64::from(BLOCK) * PAGE as u64);
+            let count = u32::try_from(blocks * u64::from(BLOCK)).ok()?;
+            Some((Folios::new(count)?, Frames::new(count)?, limit))
+        };
+        // Where addresses are scarce (`ulimit -v`, no overcommit) the limit cannot be raised.
+        let (folios, frames, limit_max) = reserved(options.limit_max.max(options.limit))
+            .or_else(|| reserved(options.limit))
+            .ok_or_else(no_addresses)?;
         let mut space = ShmemSpace {
-            folios: Folios::new(count).ok_or_else(no_addresses)?,
-            frames: Frames::new(count).ok_or_else(no_addresses)?,
+            folios,
+            frames,
+            tolerated: AtomicU64::new(options.limit),
             lru: Lru::new(),
             content: AtomicU64::new(0),
             content_max: AtomicU64::new(options.size.map_or(u64::MAX, |size| size / PAGE as u64)),
@@ -218,6 +228,7 @@ impl ShmemSpace {
         if limit > self.limit_max {
             return Err(LimitError::TooLarge { most: self.limit_max });
         }
+        self.tolerated.fetch_max(self.limit(), Relaxed);
         self.limit.store(limit, Relaxed);
         // A scan that found nothing for the old limit says nothing about this one.
         *lock(&self.full_until) = None;
@@ -227,7 +238,11 @@ impl ShmemSpace {
 
     /// Whether no more is in use than the limit; otherwise the thread that reclaims is woken.
     pub fn is_within_limit(&self) -> bool {
-        let is_within = self.used() <= self.limit();
+        let limit = self.limit();
+        let is_within = self.used() <= limit;
+        if is_within {
+            self.tolerated.store(limit, Relaxed);
+        }
         if !is_within && let Some(reclaimer) = &self.reclaimer {
             reclaimer.signal.wake();
         }
@@ -322,8 +337,12 @@ impl ShmemSpace {
                 Urgency::Spare | Urgency::Large => true,
             };
             if enough {
-                if urgency == Urgency::Large || !self.free_by_full_scan() {
+                if urgency == Urgency::Large {
                     return false;
+                }
+                if !self.free_by_full_scan() {
+                    // A lower limit that is only tried must not fail what the old one allowed.
+                    return self.used() <= self.tolerated.load(Relaxed);
                 }
                 continue;
             }

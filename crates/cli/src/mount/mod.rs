@@ -8,7 +8,7 @@ mod daemon;
 mod devices;
 pub mod helper;
 pub mod mounts;
-mod swapoff;
+pub(crate) mod swapoff;
 mod umount;
 
 pub use swapoff::swapoff;

@@ -85,11 +85,11 @@ fn name_in(line: &[u8]) -> Option<PathBuf> {
 }
 
 /// SIGINT and SIGTERM, blocked so that they can be waited for.
-struct Signals(libc::sigset_t);
+pub(crate) struct Signals(libc::sigset_t);
 
 impl Signals {
     /// Blocks the signals: from now on only [`Signals::one_came_within`] notices them.
-    fn block() -> Self {
+    pub(crate) fn block() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: the first call initialises the set; the numbers are valid; the mask is that of
         // this thread, the only one.
@@ -102,7 +102,8 @@ impl Signals {
         }
     }
 
-    fn one_came_within(&self, nanoseconds: i64) -> bool {
+    /// Waits for one of them, or for so many nanoseconds.
+    pub(crate) fn one_came_within(&self, nanoseconds: i64) -> bool {
         let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
         // SAFETY: the set is initialised, no details of the signal are wanted, and the time lives
         // through the call.

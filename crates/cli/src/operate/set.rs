@@ -7,7 +7,11 @@ use super::{
     mounts::{self, MountSnapshot},
     targets::{self, Target},
 };
-use crate::{error::Error, host, mount::mounts::MountPoint};
+use crate::{
+    error::Error,
+    host,
+    mount::{mounts::MountPoint, swapoff::Signals},
+};
 use folioswap_group::protocol::Change;
 use folioswap_supervisor::size;
 use folioswap_tmpfs::{MEMORY, SIZE, Within};
@@ -15,15 +19,12 @@ use rustix::{
     fs::{XattrFlags, setxattr},
     io::Errno,
 };
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
 /// The time between two questions to a mount.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_NS: i64 = 5_000_000;
 /// The old limit of a mount holds again when no content has left for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -78,8 +79,20 @@ pub fn set_mount(point: &MountPoint, memory: Option<u64>, contents: Option<u64>)
     Ok(())
 }
 
+/// Tries another limit: where the mount does not come within it, or is interrupted, the old one
+/// holds again.
 fn set_memory(point: &MountPoint, before: u64, bytes: u64) -> Result<(), OperateError> {
+    let signals = Signals::block();
     put(point, MEMORY, bytes)?;
+    let settled = settle(point, bytes, &signals);
+    if settled.is_err() {
+        put(point, MEMORY, before)?;
+    }
+    settled
+}
+
+/// Waits until the mount is within its new limit.
+fn settle(point: &MountPoint, bytes: u64, signals: &Signals) -> Result<(), OperateError> {
     let (mut least, mut sank_at) = (u64::MAX, Instant::now());
     loop {
         let told = mounts::ask(&point.directory, MEMORY).map_err(|errno| system(point, errno))?;
@@ -91,7 +104,6 @@ fn set_memory(point: &MountPoint, before: u64, bytes: u64) -> Result<(), Operate
             (least, sank_at) = (used, Instant::now());
         }
         if sank_at.elapsed() >= PATIENCE {
-            put(point, MEMORY, before)?;
             let reason = format!(
                 "it does not come below {}, more than {}: swap is full, or inodes take the rest; the old limit holds. Give at \
                  least --memory {}",
@@ -101,7 +113,9 @@ fn set_memory(point: &MountPoint, before: u64, bytes: u64) -> Result<(), Operate
             );
             return Err(refused(point, reason));
         }
-        thread::sleep(PAUSE);
+        if signals.one_came_within(PAUSE_NS) {
+            return Err(refused(point, "interrupted; the old limit holds".to_owned()));
+        }
     }
 }
 
