@@ -46,7 +46,11 @@ pub fn main() -> i32 {
     descriptors::fill_standard();
     let mut words = std::env::args_os();
     if words.next().is_some_and(|program| mount::helper::is_helper(&program)) {
-        return status_of(mount::helper::mount(&words.collect::<Vec<_>>()));
+        // To mount(8) a status is a set of bits: 1 for a wrong call, 32 for a mount that failed.
+        return match status_of(mount::helper::mount(&words.collect::<Vec<_>>())) {
+            STATUS_REFUSED => 32,
+            status => status,
+        };
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

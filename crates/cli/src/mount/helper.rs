@@ -17,7 +17,11 @@ use crate::{
     operate::{set, targets},
 };
 use clap::Parser;
-use rustix::mount::{MountFlags, mount_remount};
+use rustix::{
+    fs::{StatVfsMountFlags, statvfs},
+    io::Errno,
+    mount::{MountFlags, mount_remount},
+};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -125,7 +129,12 @@ pub fn mount(words: &[OsString]) -> Result<i32, Error> {
                 return Ok(0);
             }
             super::mount(&arguments)?;
-            set_flags(&asked)?;
+            if let Err(error) = set_flags(&asked) {
+                // Without the flags that were asked for it must not stay.
+                let directory = mounts::resolve(&asked.directory).unwrap_or_else(|_| asked.directory.clone());
+                super::umount::take_down(&directory, super::umount::InUse::Detached)?;
+                return Err(error);
+            }
         }
     }
     Ok(0)
@@ -179,8 +188,26 @@ fn set_flags(asked: &Asked) -> Result<(), Error> {
     }
     let directory = mounts::resolve(&asked.directory)
         .map_err(|source| MountCommandError::Directory { directory: asked.directory.clone(), source })?;
-    mount_remount(&directory, MountFlags::BIND | asked.flags, "")
-        .map_err(|errno| HelperError::Flags { directory, source: errno.into() }.into())
+    let failed = |errno: Errno| HelperError::Flags { directory: directory.clone(), source: errno.into() };
+    let present = present_flags(&directory).map_err(failed)?;
+    if present.contains(asked.flags) {
+        return Ok(());
+    }
+    // A remount sets all flags: one that is there must not be lost with it.
+    mount_remount(&directory, MountFlags::BIND | present | asked.flags, "")
+        .map_err(|errno| failed(errno).into())
+}
+
+/// The flags that a mount point has, of those that protect whoever uses it.
+fn present_flags(directory: &Path) -> Result<MountFlags, Errno> {
+    let have = statvfs(directory)?.f_flag;
+    let pairs = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+    ];
+    Ok(pairs.into_iter().filter(|(has, _)| have.contains(*has)).map(|(_, flag)| flag).collect())
 }
 
 fn read(words: &[OsString]) -> Result<Asked, HelperError> {
