@@ -19,7 +19,10 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // The collector reads names that end in .prom.
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = fs::File::create(&beside).and_then(|mut file| file.write_all(text.as_bytes()));
+    // Nobody else's link is followed.
+    let _ = fs::remove_file(&beside);
+    let made = fs::OpenOptions::new().write(true).create_new(true).open(&beside);
+    let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
     let renamed = written.and_then(|()| fs::rename(&beside, path));
     if renamed.is_err() {
         let _ = fs::remove_file(&beside);
