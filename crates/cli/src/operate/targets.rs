@@ -64,7 +64,12 @@ pub fn find(given: &OsStr) -> Result<Target, OperateError> {
 /// There is no such process, or it is in no group.
 pub fn of_process(pid: u32) -> Result<Target, OperateError> {
     match groups::running(Some(pid)) {
-        Ok(mut groups) if !groups.is_empty() => Ok(Target::Group(Box::new(groups.remove(0)))),
+        Ok(mut groups) if groups.len() == 1 => Ok(Target::Group(Box::new(groups.remove(0)))),
+        Ok(groups) if !groups.is_empty() => {
+            let pids: Vec<String> = groups.iter().map(|group| group.supervisor().to_string()).collect();
+            let (name, count) = (format!("process {pid}"), groups.len());
+            Err(OperateError::Ambiguous { name, count, pids: pids.join(", ") })
+        }
         _ if proc::status(pid).is_none() => Err(OperateError::NoProcess(pid)),
         _ => Err(OperateError::NoSuchProcess(pid)),
     }

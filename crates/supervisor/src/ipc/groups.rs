@@ -59,8 +59,10 @@ impl Group {
     /// front.
     pub fn has_process(&self, pid: u32) -> bool {
         let supervisor = self.supervisor();
-        proc::descends_from(pid, supervisor)
-            || proc::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid)
+        // The number is the group's own word: another user's supervisor is not believed to be its.
+        proc::identity(supervisor).is_some_and(|identity| identity.user == self.owner)
+            && (proc::descends_from(pid, supervisor)
+                || proc::state_and_parent(supervisor).is_some_and(|(_, front)| front == pid))
     }
 }
 
