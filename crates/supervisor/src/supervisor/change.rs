@@ -28,6 +28,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The least by which a charge that sinks must sink: what members write must not keep a change
+/// open.
+const PROGRESS: u64 = 1 << 20;
+
 /// The change of the limit that is under way.
 pub(super) struct LimitChange {
     /// The limit and the reserve that hold again if the change fails.
@@ -107,7 +111,7 @@ impl Supervisor {
         let charge = self.settings.memory.group().certain_charge_bytes();
         let Some(change) = self.limit_change.as_mut().filter(|change| now >= change.next) else { return };
         change.next = now + LOOK;
-        if charge < change.least {
+        if charge.saturating_add(PROGRESS) <= change.least {
             (change.least, change.sank_at) = (charge, now);
         }
         let is_stuck = now.duration_since(change.sank_at) >= PATIENCE;

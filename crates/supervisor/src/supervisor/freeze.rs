@@ -39,12 +39,10 @@ impl Supervisor {
     /// Stops all processes of the tree. If one cannot be stopped, the others go on.
     pub(super) fn freeze(&mut self) -> ChangeEnd {
         let charge = self.settings.memory.group().certain_charge_bytes();
-        if self.frozen.is_some() {
-            return ChangeEnd::Done { charge };
-        }
         match stop_tree() {
-            Ok(frozen) => {
-                self.frozen = Some(frozen);
+            Ok(stopped) => {
+                // Somebody else may have let processes go on meanwhile: they stand still again.
+                self.frozen.get_or_insert_default().0.extend(stopped.0);
                 self.settings.memory.writer().set_progress(Progress::Frozen);
                 ChangeEnd::Done { charge }
             }
@@ -68,6 +66,11 @@ impl Supervisor {
 }
 
 impl Frozen {
+    /// Whether one of the processes stands still: whoever sent SIGCONT to all has ended the freeze.
+    pub(super) fn stands_still(&self) -> bool {
+        self.0.iter().any(|(pid, _)| proc::state_and_parent(*pid).is_some_and(|(state, _)| state == 'T'))
+    }
+
     fn go_on(self) {
         for (_, process) in self.0.iter().rev() {
             // A process that was killed meanwhile needs no signal.

@@ -8,7 +8,7 @@
 //! A report stays open until then, or until a look finds the group below its limit. So nobody can
 //! keep a true report from being heard by false ones before it.
 
-use super::{Supervisor, connection::Role, members::After};
+use super::{Supervisor, connection::Role, freeze::Frozen, members::After};
 use crate::{processes::proc, size};
 use folioswap_group::{
     counters::Gauge, decisions::Scope, group::Group, protocol::OutOfMemory, segment::Member,
@@ -132,7 +132,7 @@ impl Supervisor {
     /// all that we see agrees. A lower limit that is being tried, or a swapoff, is given up first:
     /// it may be what the members lack.
     pub(super) fn tend_shortage(&mut self, now: Instant) {
-        if self.frozen.is_some() {
+        if self.frozen.as_ref().is_some_and(Frozen::stands_still) {
             // A frozen group stands still, whatever it has.
             return;
         }
