@@ -5,6 +5,7 @@ use folioswap_acceptance::programs::{folioswap, run_folioswap, which};
 use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, skip};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
@@ -16,7 +17,10 @@ struct Terminal {
 
 impl Terminal {
     fn new(name: &str, (width, height): (u32, u32), environment: &str) -> Self {
-        let terminal = Terminal { socket: format!("folioswap-{name}-{}", std::process::id()) };
+        // A server that is ending does not take a new session: each terminal has its own.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let terminal = Terminal { socket: format!("folioswap-{name}-{}-{number}", std::process::id()) };
         let command =
             format!("{environment} {} top -d 0.2; echo status $?; exec sleep 600", folioswap().display());
         let (width, height) = (width.to_string(), height.to_string());

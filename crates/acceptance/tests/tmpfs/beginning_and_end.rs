@@ -23,7 +23,11 @@ fn a_killed_daemon_leaves_a_clear_end() {
     assert_eq!(error(File::create(mount.file("other"))), libc::ENOTCONN);
     assert!(start.elapsed() < Duration::from_secs(2), "accesses hang");
     let path = mount.path().to_str().expect("UTF-8").to_owned();
-    refused(&run_folioswap(&["mount", &path, "--memory", "32M"]), 1, &["daemon is gone", "folioswap umount"]);
+    refused(
+        &run_folioswap(&["mount", &path, "--memory", "32M"]),
+        125,
+        &["daemon is gone", "folioswap umount"],
+    );
     drop(file);
     let cleaned = run_folioswap(&["umount", &path]);
     assert!(cleaned.status.success(), "{cleaned:?}");
@@ -46,8 +50,8 @@ fn signals_and_umount_end_it() {
     let path = mount.path().to_str().expect("UTF-8").to_owned();
     let file = new_file(&mount.file("file"));
     file.write_all_at(b"kept", 0).expect("write");
-    refused(&run_folioswap(&["umount", &path]), 1, &["in use", "--lazy"]);
-    refused(&run_folioswap(&["mount", &path, "--memory", "32M"]), 1, &["already", "folioswap umount"]);
+    refused(&run_folioswap(&["umount", &path]), 125, &["in use", "--lazy"]);
+    refused(&run_folioswap(&["mount", &path, "--memory", "32M"]), 125, &["already", "folioswap umount"]);
     mount.signal(libc::SIGTERM);
     let start = Instant::now();
     while mount.is_mounted() {
@@ -149,21 +153,21 @@ fn what_cannot_be_mounted_is_refused() {
     fs::write(&file, b"").expect("write");
     let (missing, file) = (missing.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
     let refusals: [(&[&str], i32, &[&str]); 16] = [
-        (&[missing, "-m", "64M"], 1, &["does not exist", "mkdir"]),
-        (&[file, "-m", "64M"], 1, &["not a directory"]),
+        (&[missing, "-m", "64M"], 125, &["does not exist", "mkdir"]),
+        (&[file, "-m", "64M"], 125, &["not a directory"]),
         (&[directory], 125, &["--memory"]),
-        (&[directory, "-m", "16M"], 1, &["too small", "32"]),
-        (&[directory, "-m", "900T"], 1, &["more than this machine's ram"]),
+        (&[directory, "-m", "16M"], 125, &["too small", "32"]),
+        (&[directory, "-m", "900T"], 125, &["more than this machine's ram"]),
         (&[directory, "-m", "much"], 125, &["not a size"]),
-        (&[directory, "-m", "64M", "--size", "0"], 1, &["--size", "4k"]),
+        (&[directory, "-m", "64M", "--size", "0"], 125, &["--size", "4k"]),
         (&[directory, "-m", "64M", "--huge", "sometimes"], 125, &["within_size"]),
         (&[directory, "-m", "64M", "--mode", "999"], 125, &["octal"]),
         (&[directory, "-m", "64M", "--inodes", "0"], 125, &["--inodes"]),
-        (&[directory, "-m", "64M", "--swap", "ram,size=900T"], 1, &["more than this machine's ram"]),
-        (&[directory, "-m", "64M", "--swap", "zram", "--swap", "zram"], 1, &["given twice"]),
-        (&[directory, "-m", "64M", "--swap", &format!("file:{file}")], 1, &["give it room first"]),
-        (&[directory, "-m", "64M", "--swap", "zram", "--swap-max", "1G"], 1, &["--swap-max", "size=SIZE"]),
-        (&[directory, "-m", "64M", "--swap-dir", missing], 1, &["--swap-dir", "--swap-max 0"]),
+        (&[directory, "-m", "64M", "--swap", "ram,size=900T"], 125, &["more than this machine's ram"]),
+        (&[directory, "-m", "64M", "--swap", "zram", "--swap", "zram"], 125, &["given twice"]),
+        (&[directory, "-m", "64M", "--swap", &format!("file:{file}")], 125, &["give it room first"]),
+        (&[directory, "-m", "64M", "--swap", "zram", "--swap-max", "1G"], 125, &["--swap-max", "size=SIZE"]),
+        (&[directory, "-m", "64M", "--swap-dir", missing], 125, &["--swap-dir", "--swap-max 0"]),
         (
             &[directory, "-m", "64M", "--swap", "file:/var/tmp", "--swap", "file:/var/tmp/."],
             1,
@@ -184,10 +188,10 @@ fn what_cannot_be_mounted_is_refused() {
     for (output, status, said) in &results {
         refused(output, *status, said);
     }
-    refused(&nothing, 1, &["not a folioswap mount"]);
-    refused(&gone, 1, &["No such file"]);
+    refused(&nothing, 125, &["not a folioswap mount"]);
+    refused(&gone, 125, &["No such file"]);
     if mount::missing().is_none() {
-        refused(&hidden.expect("unshare"), 1, &["/dev/fuse", "modprobe fuse"]);
+        refused(&hidden.expect("unshare"), 125, &["/dev/fuse", "modprobe fuse"]);
     }
     // No mount of ours may be left.
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");

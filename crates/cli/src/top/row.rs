@@ -60,8 +60,8 @@ impl Counts {
     fn of_group(group: &GroupSnapshot) -> Self {
         let get = |counter| group.counters.get(counter);
         Counts {
-            out: get(Counter::PagesOut) * PAGE_SIZE as u64,
-            back: get(Counter::PagesIn) * PAGE_SIZE as u64,
+            out: get(Counter::PagesOut).saturating_mul(PAGE_SIZE as u64),
+            back: get(Counter::PagesIn).saturating_mul(PAGE_SIZE as u64),
             wait_ns: get(Counter::FaultNanoseconds),
             pager_ns: get(Counter::PagerNanoseconds),
             faults: get(Counter::MajorFaults).saturating_add(get(Counter::MinorFaults)),
@@ -71,8 +71,8 @@ impl Counts {
 
     fn of_mount(mount: &MountSnapshot) -> Self {
         Counts {
-            out: mount.get("pswpout") * PAGE_SIZE as u64,
-            back: mount.get("pswpin") * PAGE_SIZE as u64,
+            out: mount.get("pswpout").saturating_mul(PAGE_SIZE as u64),
+            back: mount.get("pswpin").saturating_mul(PAGE_SIZE as u64),
             ..Counts::default()
         }
     }
