@@ -170,7 +170,7 @@ fn what_cannot_be_mounted_is_refused() {
         (&[directory, "-m", "64M", "--swap-dir", missing], 125, &["--swap-dir", "--swap-max 0"]),
         (
             &[directory, "-m", "64M", "--swap", "file:/var/tmp", "--swap", "file:/var/tmp/."],
-            1,
+            125,
             &["one directory"],
         ),
     ];
