@@ -197,7 +197,6 @@ impl Engine {
                 .copy_from_nonoverlapping(agent_path.as_ptr(), agent_path.len());
             let engine = &*engine;
             engine.own();
-            engine.forget_exit_word();
             engine.threads.faulting_cpu.store(NO_CPU, Relaxed);
             engine.descriptors.forget();
             engine.threads.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);

@@ -26,9 +26,6 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// More than the C library's descriptor of a thread takes.
 const CONTROL_BLOCK_BYTES: usize = 4096;
 
-/// No offset.
-const UNKNOWN: usize = usize::MAX;
-
 /// The program's process is the pager's.
 const OWN: u32 = u32::MAX;
 
@@ -58,7 +55,7 @@ pub struct ProgramProcess {
     /// this memory (a futex).
     exec_word: AtomicU32,
     /// The distance from a thread's pointer to the word that the kernel clears at its end: the C
-    /// library's, the same for all of its threads. [`UNKNOWN`]: nobody knows.
+    /// library's, the same for all of its threads. 0: nobody knows it.
     exit_word_offset: AtomicUsize,
 }
 
@@ -200,17 +197,12 @@ impl Engine {
         process::forget_ended(b"pager-");
     }
 
-    /// No exec is watched before [`Engine::learn_exit_word`].
-    pub(crate) fn forget_exit_word(&self) {
-        self.program_process.exit_word_offset.store(UNKNOWN, Relaxed);
-    }
-
     /// Learns from the calling thread, which the C library made, where the kernel clears a word at
-    /// its end.
+    /// its end. No exec is watched before.
     pub fn learn_exit_word(&self) {
         let offset = process::exit_word().and_then(|word| word.checked_sub(sys::thread_pointer()));
         let known = offset.filter(|&offset| offset < CONTROL_BLOCK_BYTES);
-        self.program_process.exit_word_offset.store(known.unwrap_or(UNKNOWN), Relaxed);
+        self.program_process.exit_word_offset.store(known.unwrap_or(0), Relaxed);
     }
 
     /// Has the pager watch the exec that the calling thread of the program is about to make: its
@@ -221,7 +213,7 @@ impl Engine {
             return None;
         }
         let program = &self.program_process;
-        let offset = Some(program.exit_word_offset.load(Relaxed)).filter(|&offset| offset != UNKNOWN)?;
+        let offset = Some(program.exit_word_offset.load(Relaxed)).filter(|&offset| offset != 0)?;
         let word = sys::thread_pointer() + offset;
         // SAFETY: it lies in the thread's control block, which no other thread takes away.
         if unsafe { AtomicU32::from_ptr(word as *mut u32) }.load(Relaxed) != sys::gettid() {

@@ -8,12 +8,11 @@ use linux_raw_sys::prctl;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 /// The id of the process that made the calling one; another one's once that has ended.
 pub fn parent() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { sys::syscall(raw::__NR_getppid, [0; 6]) }.unwrap_or(0) as u32
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid() as u32)
 }
 
 /// A descriptor of the calling process's parent; readable once its last thread has ended.
@@ -43,15 +42,16 @@ pub fn has_ended(pidfd: i32, patience: Timespec) -> bool {
 /// # Errors
 /// PERM: it runs as another user, and the caller may not. SRCH: it has been waited for.
 pub fn kill(pidfd: i32) -> Result<(), Errno> {
-    // SAFETY: without a `siginfo_t` nothing is read.
-    let sent = unsafe { sys::syscall(raw::__NR_pidfd_send_signal, [pidfd as usize, 9, 0, 0, 0, 0]) };
-    sent.map(|_| ())
+    // SAFETY: the descriptor is in the pager threads' table and stays open.
+    let process = unsafe { BorrowedFd::borrow_raw(pidfd) };
+    rustix::process::pidfd_send_signal(process, Signal::KILL)
 }
 
 /// Sends SIGKILL to the process of this number, which is the calling one's parent.
 pub fn kill_parent(number: u32) {
-    // SAFETY: a signal to another process.
-    let _ = unsafe { sys::syscall(raw::__NR_kill, [number as usize, 9, 0, 0, 0, 0]) };
+    if let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Leaves the session, and so the process group, of the parent, and its working directory: no
@@ -60,8 +60,7 @@ pub fn leave_session() {
     // A process that was just made leads no group, so this cannot fail.
     let _ = rustix::process::setsid();
     // Where the root directory may not be searched the old directory is as good.
-    // SAFETY: reads a terminated string.
-    let _ = unsafe { sys::syscall(raw::__NR_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let _ = rustix::process::chdir(c"/");
 }
 
 /// Lets the calling process have as many descriptors as it may; the program may have allowed itself
