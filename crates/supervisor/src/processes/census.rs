@@ -149,7 +149,8 @@ impl Census {
                 continue;
             }
             let Some(status) = proc::status(pid) else { continue };
-            if matches!(status.state, 'Z' | 'X') || shares_memory_with_its_parent(pid) {
+            // Memory that is the parent's is counted already.
+            if matches!(status.state, 'Z' | 'X') || proc::shares_memory_with_its_parent(pid) {
                 continue;
             }
             // A large process may be a fork that shares most of its memory.
@@ -196,12 +197,6 @@ impl Census {
 /// The processor time of this thread.
 fn computed() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
-}
-
-/// Whether the process uses the memory of its parent, as between vfork and exec, or as a pager
-/// does. That memory is counted already.
-fn shares_memory_with_its_parent(pid: u32) -> bool {
-    proc::state_and_parent(pid).is_some_and(|(_, parent)| proc::share_memory(pid, parent) == Some(true))
 }
 
 /// Why a process that said nothing is unmanaged, by its executable.

@@ -263,8 +263,13 @@ pub fn share_memory(one: u32, other: u32) -> Option<bool> {
 /// Whether this process is the pager of its parent: it has that one's memory, and a pager's name. A
 /// child between vfork and exec has the memory too.
 pub fn is_pager(pid: u32) -> bool {
-    name(pid).starts_with("pager-")
-        && state_and_parent(pid).is_some_and(|(_, parent)| share_memory(pid, parent) == Some(true))
+    name(pid).starts_with("pager-") && shares_memory_with_its_parent(pid)
+}
+
+/// Whether the process uses the memory of its parent, as between vfork and exec, or as a pager
+/// does.
+pub fn shares_memory_with_its_parent(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(_, parent)| share_memory(pid, parent) == Some(true))
 }
 
 /// Makes this process the subreaper of the tree below it: orphans of the tree become its children.
