@@ -6,8 +6,8 @@ use crate::operate::{mounts::MountSnapshot, users};
 use folioswap_group::counters::Counter as Event;
 use folioswap_supervisor::view::{GroupSnapshot, State};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    encoding::{EncodeLabelSet, EncodeMetric, text},
+    metrics::{TypedMetric, counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
 use std::sync::atomic::AtomicU64;
@@ -62,19 +62,25 @@ struct OfMount {
 type Number<L> = Family<L, Gauge<f64, AtomicU64>>;
 type Count<L> = Family<L, Counter<f64, AtomicU64>>;
 
-/// A family of gauges over these subjects, registered.
-fn gauges<'s, S: 's, L>(
+/// What tells the subjects of a family apart.
+trait Label: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static {}
+
+impl<L: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static> Label for L {}
+
+/// A family of metrics over these subjects, registered; `set` gives each its value.
+fn family<'s, S: 's, L, M>(
     registry: &mut Registry,
     (name, help, unit): (&str, &str, Option<Unit>),
     subjects: impl IntoIterator<Item = &'s S>,
     label: impl Fn(&S) -> L,
-    value: impl Fn(&S) -> f64,
+    set: impl Fn(&M, &S),
 ) where
-    L: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
+    L: Label,
+    M: Default + EncodeMetric + TypedMetric + std::fmt::Debug + Send + Sync + 'static,
 {
-    let family = Number::<L>::default();
+    let family = Family::<L, M>::default();
     for subject in subjects {
-        family.get_or_create(&label(subject)).set(value(subject));
+        set(&family.get_or_create(&label(subject)), subject);
     }
     match unit {
         Some(unit) => registry.register_with_unit(name, help, unit, family),
@@ -82,24 +88,30 @@ fn gauges<'s, S: 's, L>(
     }
 }
 
-/// The same of counters.
-fn counts<'s, S: 's, L>(
+/// A family of gauges.
+fn gauges<'s, S: 's, L: Label>(
     registry: &mut Registry,
-    (name, help, unit): (&str, &str, Option<Unit>),
+    what: (&str, &str, Option<Unit>),
     subjects: impl IntoIterator<Item = &'s S>,
     label: impl Fn(&S) -> L,
     value: impl Fn(&S) -> f64,
-) where
-    L: Clone + std::hash::Hash + Eq + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
-{
-    let family = Count::<L>::default();
-    for subject in subjects {
-        family.get_or_create(&label(subject)).inc_by(value(subject));
-    }
-    match unit {
-        Some(unit) => registry.register_with_unit(name, help, unit, family),
-        None => registry.register(name, help, family),
-    }
+) {
+    family(registry, what, subjects, label, |gauge: &Gauge<f64, AtomicU64>, subject| {
+        gauge.set(value(subject));
+    });
+}
+
+/// A family of counters.
+fn counts<'s, S: 's, L: Label>(
+    registry: &mut Registry,
+    what: (&str, &str, Option<Unit>),
+    subjects: impl IntoIterator<Item = &'s S>,
+    label: impl Fn(&S) -> L,
+    value: impl Fn(&S) -> f64,
+) {
+    family(registry, what, subjects, label, |counter: &Counter<f64, AtomicU64>, subject| {
+        counter.inc_by(value(subject));
+    });
 }
 
 /// The counters of a group, their names here, and what they count. Times are in seconds.
