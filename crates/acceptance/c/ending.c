@@ -17,6 +17,16 @@ int main(int argc, char **argv) {
     CHECK(argc >= 3);
     const char *how = argv[1];
     size_t bytes = strtoul(argv[2], 0, 10) * MIB;
+    if (strcmp(how, "after-child") == 0) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            fill_all(map(bytes), bytes, 1);
+            _exit(0);
+        }
+        wait_ok(child);
+        _exit(0);
+    }
     char *a = map(bytes);
     fill_all(a, bytes, 1);
     if (strcmp(how, "exit") == 0) {

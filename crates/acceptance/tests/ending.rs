@@ -48,6 +48,15 @@ fn a_process_ends_with_its_last_thread() {
     check_invariants(&outcome);
 }
 
+/// The pager of a large child still gives its memory back when the child has been waited for and
+/// CMD has ended too. `within` asserts that no slot is in use in the report.
+#[test]
+fn what_a_child_used_is_free_when_the_report_is_written() {
+    let outcome = job(&["after-child", "1024"]).within(768 * MIB);
+    job::report("after a child", &outcome);
+    job::check_swapped(&outcome, 128 * MIB);
+}
+
 #[test]
 fn a_signal_becomes_128_and_its_number() {
     if !job::judging_folioswap() {

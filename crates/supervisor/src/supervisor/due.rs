@@ -1,7 +1,8 @@
 //! When the poll loop wakes by itself.
 
 use super::{
-    Supervisor, change::LimitChange, connection::Connection, pagers, swapoff::Swapoff, swapon::Swapon,
+    Supervisor, change::LimitChange, connection::Connection, pagers::Settling, swapoff::Swapoff,
+    swapon::Swapon,
 };
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ impl Supervisor {
         consider(self.orphans.due());
         consider(self.silence_due());
         consider((!self.connections.is_empty()).then_some(self.next_sample));
-        consider(self.ended_since.filter(|_| !self.reported).map(|since| since + pagers::SETTLES));
+        consider(self.settling.as_ref().filter(|_| !self.reported).and_then(Settling::due));
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));

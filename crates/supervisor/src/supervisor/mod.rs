@@ -51,6 +51,7 @@ use connection::{Connection, PendingFork};
 use folioswap_group::{counters::Counter, decisions::Scope, folio_orders::FolioOrders};
 use forwards::Forwards;
 use freeze::Frozen;
+use pagers::Settling;
 use pressure::PressureMeter;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -121,7 +122,7 @@ pub struct Supervisor {
     /// Whether CMD has been a member, so that its memory was managed.
     cmd_was_member: bool,
     ended: Option<Outcome>,
-    ended_since: Option<Instant>,
+    settling: Option<Settling>,
     reported: bool,
     agent: Option<OwnedFd>,
     clusters: Clusters,
@@ -237,7 +238,7 @@ impl Supervisor {
             cmd,
             cmd_was_member: false,
             ended: None,
-            ended_since: None,
+            settling: None,
             reported: false,
             agent: None,
             connections: Vec::new(),
@@ -321,6 +322,9 @@ impl Supervisor {
             let dead = self.wait();
             let now = Instant::now();
             let remains = self.reap();
+            // Whoever ended after the wait, and was the last, is seen by another look: what it used
+            // is free now, which the report is to say.
+            let dead = if remains == Remains::Nothing { self.wait_for(Duration::ZERO) } else { dead };
             self.take_signals(now);
             self.take_packets(now);
             self.hear(&dead, now);

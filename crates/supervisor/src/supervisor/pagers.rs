@@ -23,8 +23,29 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// memory to give back.
 const PREDECESSOR: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// How long after CMD its pager may need to end.
-pub(super) const SETTLES: Duration = Duration::from_millis(20);
+/// How long after CMD that which it leaves behind may need to be known.
+const SETTLES: Duration = Duration::from_millis(20);
+
+/// What is to end before the outcome of CMD, which has ended, is reported.
+pub(super) struct Settling {
+    /// When the end of CMD was seen.
+    since: Instant,
+    /// The serials of the pagers whose programs had ended with CMD or before it: what these used is
+    /// free only when they have ended too.
+    pagers: Vec<u64>,
+}
+
+impl Settling {
+    /// When the outcome can be reported, unless a pager, whose end wakes the supervisor, comes
+    /// first.
+    pub fn due(&self) -> Option<Instant> {
+        self.pagers.is_empty().then(|| self.since + SETTLES)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| now >= due)
+    }
+}
 
 /// A program, as its pager's connection knows it.
 #[derive(Debug)]
@@ -86,6 +107,11 @@ impl Connection {
         self.program.as_ref().map_or(self.pid, |program| program.pager)
     }
 
+    /// Whether its pager is a process of its own whose program has ended.
+    fn program_has_ended(&self) -> bool {
+        self.program.as_ref().is_some_and(Program::has_ended)
+    }
+
     /// Whether its pager, which is a process of its own, serves nobody any more: the program has
     /// ended a while ago, or is another image by exec.
     fn pager_is_stray(&mut self, now: Instant) -> bool {
@@ -137,18 +163,21 @@ impl Supervisor {
         }
     }
 
-    /// CMD's outcome, once it is to be reported: what CMD leaves behind is known only when its own
-    /// pager has ended, a moment later.
+    /// CMD's outcome, once it is to be reported: what CMD leaves behind is known only when the pagers
+    /// of all that has ended have ended too, a moment later.
     pub(super) fn settled_outcome(&mut self, remains: Remains, now: Instant) -> Option<Outcome> {
         let outcome = self.ended.filter(|_| !self.reported)?;
-        let since = *self.ended_since.get_or_insert(now);
+        if remains == Remains::Nothing {
+            self.drop_gone_forks();
+        }
         self.end_stray_pagers(now, |_| true);
-        let has_settled = !self.cmd_has_pager() && now.duration_since(since) >= SETTLES;
-        (remains == Remains::Nothing || has_settled).then_some(outcome)
-    }
-
-    /// Whether the pager of CMD goes on.
-    fn cmd_has_pager(&self) -> bool {
-        self.connections.iter().any(|connection| connection.program.is_some() && connection.pid == self.cmd)
+        let mut settling = self.settling.take().unwrap_or_else(|| {
+            let without_program = self.connections.iter().filter(|it| it.program_has_ended());
+            Settling { since: now, pagers: without_program.map(|it| it.serial).collect() }
+        });
+        settling.pagers.retain(|serial| self.index_of(*serial).is_some());
+        let is_over = settling.is_over(now);
+        self.settling = Some(settling);
+        (remains == Remains::Nothing || is_over).then_some(outcome)
     }
 }
