@@ -54,7 +54,6 @@ use freeze::Frozen;
 use pagers::Settling;
 use pressure::PressureMeter;
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -354,34 +353,6 @@ impl Supervisor {
         self.resolve_waiting(now);
         self.bound_connections(now);
         self.orphans.read(now);
-    }
-
-    /// Sleeps until something arrives or is due; returns the serials of connections whose process
-    /// has ended.
-    fn wait(&self) -> Vec<u64> {
-        self.wait_for(self.next_due().saturating_duration_since(Instant::now()))
-    }
-
-    /// [`Supervisor::wait`] for at most this time.
-    fn wait_for(&self, timeout: Duration) -> Vec<u64> {
-        let serials: Vec<u64> = self.connections.iter().map(|connection| connection.serial).collect();
-        let processes = self.connections.iter().map(|connection| &connection.process);
-        let mut waiting: Vec<PollFd<'_>> =
-            processes.map(|process| PollFd::new(process, PollFlags::IN)).collect();
-        waiting.push(PollFd::new(&self.signals, PollFlags::IN));
-        waiting.extend(self.settings.listeners.iter().map(|it| PollFd::new(it, PollFlags::IN)));
-        waiting.extend(self.link.iter().map(|link| PollFd::new(link, PollFlags::IN)));
-        waiting
-            .extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
-        waiting.extend(self.orphans.unserved().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let timeout =
-            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        if poll(&mut waiting, Some(&timeout)).is_err() {
-            // An error (EINTR) only makes the loop look earlier.
-            return Vec::new();
-        }
-        let ended = waiting.iter().zip(serials).filter(|(process, _)| !process.revents().is_empty());
-        ended.map(|(_, serial)| serial).collect()
     }
 
     /// Waits for children that changed. The tree has nothing left when this process has no child

@@ -163,8 +163,8 @@ impl Supervisor {
         }
     }
 
-    /// CMD's outcome, once it is to be reported: what CMD leaves behind is known only when the pagers
-    /// of all that has ended have ended too, a moment later.
+    /// CMD's outcome, once it is to be reported: what CMD leaves behind is known only when the
+    /// pagers of all that has ended have ended too, a moment later.
     pub(super) fn settled_outcome(&mut self, remains: Remains, now: Instant) -> Option<Outcome> {
         let outcome = self.ended.filter(|_| !self.reported)?;
         if remains == Remains::Nothing {
