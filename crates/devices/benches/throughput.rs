@@ -56,7 +56,7 @@ impl Bench {
         if depth == 1 {
             return self.in_order(size, |slot| self.device().read(slot, buffers[0].bytes()).unwrap());
         }
-        let mut ring = ReadRing::new(32).unwrap();
+        let mut ring = ReadRing::new(32, Box::leak(Box::default())).unwrap();
         let mut free: Vec<usize> = (0..depth).collect();
         let megabytes = self.in_order(size, |slot| {
             while free.is_empty() {

@@ -11,14 +11,17 @@ use core::sync::atomic::{
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::io_uring::{
-    IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp, io_uring_cqe,
-    io_uring_enter, io_uring_params, io_uring_setup, io_uring_sqe, io_uring_user_data,
+    IoringEnterFlags, IoringOp, IoringRegisterOp, IoringRestrictionOp, IoringSetupFlags, io_uring_cqe,
+    io_uring_enter, io_uring_params, io_uring_ptr, io_uring_register, io_uring_restriction, io_uring_setup,
+    io_uring_sqe, io_uring_user_data,
 };
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::file::FileDevice;
 use crate::location::FileSlot;
 use crate::page::PAGE_SIZE;
+
+/// The most reads of one ring at a time: their entries fill one page.
+pub const RING_READS_MAX: u32 = 64;
 
 /// A read that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,79 +32,94 @@ pub struct Ended {
     pub read: Result<usize, Errno>,
 }
 
-/// A mapping of the ring, unmapped on drop.
-#[derive(Debug)]
-struct Mapped {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-impl Mapped {
-    fn new(ring: BorrowedFd<'_>, bytes: usize, offset: u64) -> Result<Self, Errno> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the mapping is new, at an address of the kernel's choice.
-        let start = unsafe {
-            mmap(core::ptr::null_mut(), bytes, access, MapFlags::SHARED | MapFlags::POPULATE, ring, offset)
-        }?;
-        let mapped = Mapped { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, bytes };
-        // SAFETY: a forked child has no use for this mapping.
-        unsafe { madvise(start, bytes, Advice::LinuxDontFork) }?;
-        Ok(mapped)
-    }
-
-    /// The address `offset` bytes from the start.
-    fn at<T>(&self, offset: u32) -> *mut T {
-        debug_assert!(offset as usize + size_of::<T>() <= self.bytes);
-        self.start.as_ptr().wrapping_add(offset as usize).cast()
-    }
-
-    /// A counter that the kernel shares with this process.
-    fn counter(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: the kernel says that a 32-bit counter is there. The mapping lives as long as
-        // `self`, and both sides use the counter atomically.
-        unsafe { AtomicU32::from_ptr(self.at(offset)) }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: `self` owns the mapping, and nothing else refers to it.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
-/// An io_uring for reads, used by one thread. It needs no lock and no memory but the kernel's.
+/// The memory that a ring shares with the kernel: a page of counters and completions, and a page of
+/// submission entries. All bytes may be zero.
 ///
-/// A forked child has neither the mappings nor the reads of this ring, and makes one of its own.
+/// It is the owner's, not a mapping of the ring: the kernel would choose where that lies, and might
+/// choose a hole which the program maps over.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct RingMemory {
+    queues: [u8; PAGE_SIZE],
+    entries: [u8; PAGE_SIZE],
+}
+
+impl RingMemory {
+    /// Memory for one ring, all zero.
+    pub const fn new() -> Self {
+        RingMemory { queues: [0; PAGE_SIZE], entries: [0; PAGE_SIZE] }
+    }
+}
+
+impl Default for RingMemory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An io_uring for reads, used by one thread. It needs no lock and no memory but its own.
+///
+/// The kernel lets it read and do nothing else, whoever writes to its memory: whoever can write
+/// there could otherwise have the thread open files and connect with the thread's rights.
+///
+/// A forked child has a copy of the memory and none of the reads, and makes a ring of its own in
+/// that copy.
 #[derive(Debug)]
 pub struct ReadRing {
     ring: OwnedFd,
-    queues: Mapped,
-    entries: Mapped,
+    queues: NonNull<u8>,
+    entries: NonNull<io_uring_sqe>,
     parameters: io_uring_params,
     under_way: u32,
 }
 
+/// What is behind a part of a ring's memory.
+fn address_of(start: NonNull<u8>) -> io_uring_ptr {
+    let mut address = io_uring_ptr::default();
+    address.ptr = start.as_ptr().cast();
+    address
+}
+
 impl ReadRing {
-    /// Makes a ring for up to `reads` reads at a time (a power of two).
+    /// Makes a ring for up to `reads` reads at a time (a power of two, at most [`RING_READS_MAX`])
+    /// in this memory, which is written over. Cost: four system calls, some 15 µs.
     ///
     /// # Errors
     /// PERM, NOSYS: a container's filter or the administrator does not allow io_uring. INVAL: Linux
-    /// before 5.4.
-    pub fn new(reads: u32) -> Result<Self, Errno> {
+    /// before 6.6.
+    pub fn new(reads: u32, memory: &'static mut RingMemory) -> Result<Self, Errno> {
+        debug_assert!(reads.is_power_of_two() && reads <= RING_READS_MAX);
+        *memory = RingMemory::new();
+        let queues = NonNull::from(&mut memory.queues).cast::<u8>();
+        let entries = NonNull::from(&mut memory.entries).cast::<u8>();
         let mut parameters = io_uring_params::default();
-        // SAFETY: the kernel reads and writes nothing before `begin`.
+        parameters.flags =
+            IoringSetupFlags::NO_MMAP | IoringSetupFlags::NO_SQARRAY | IoringSetupFlags::R_DISABLED;
+        parameters.cq_off.user_addr = address_of(queues);
+        parameters.sq_off.user_addr = address_of(entries);
+        // SAFETY: the two pages are this ring's for ever. The kernel reads and writes nothing else
+        // before `begin`.
         let ring = unsafe { io_uring_setup(reads, &mut parameters) }?;
-        if !parameters.features.contains(IoringFeatureFlags::SINGLE_MMAP) {
+        restrict(ring.as_fd())?;
+        let completions = parameters.cq_entries as usize * size_of::<io_uring_cqe>();
+        if parameters.cq_off.cqes as usize + completions > PAGE_SIZE || parameters.sq_entries > RING_READS_MAX
+        {
             return Err(Errno::INVAL);
         }
-        let submission = parameters.sq_off.array as usize + parameters.sq_entries as usize * size_of::<u32>();
-        let completion =
-            parameters.cq_off.cqes as usize + parameters.cq_entries as usize * size_of::<io_uring_cqe>();
-        let queues = Mapped::new(ring.as_fd(), submission.max(completion), IORING_OFF_SQ_RING)?;
-        let bytes = parameters.sq_entries as usize * size_of::<io_uring_sqe>();
-        let entries = Mapped::new(ring.as_fd(), bytes, IORING_OFF_SQES)?;
-        Ok(ReadRing { ring, queues, entries, parameters, under_way: 0 })
+        Ok(ReadRing { ring, queues, entries: entries.cast(), parameters, under_way: 0 })
+    }
+
+    /// The address `offset` bytes from the start of the queues.
+    fn at<T>(&self, offset: u32) -> *mut T {
+        debug_assert!(offset as usize + size_of::<T>() <= PAGE_SIZE);
+        self.queues.as_ptr().wrapping_add(offset as usize).cast()
+    }
+
+    /// A counter that the kernel shares with this process.
+    fn counter(&self, offset: u32) -> &AtomicU32 {
+        // SAFETY: the kernel says that a 32-bit counter is there. The memory lives for ever, and
+        // both sides use the counter atomically.
+        unsafe { AtomicU32::from_ptr(self.at(offset)) }
     }
 
     /// Reads that have begun and that [`ReadRing::ended`] has not returned yet.
@@ -161,27 +179,32 @@ impl ReadRing {
         bytes: usize,
         tag: u64,
     ) -> Result<(), Errno> {
-        if self.under_way == self.parameters.sq_entries {
-            return Err(Errno::AGAIN);
-        }
-        let offsets = &self.parameters.sq_off;
-        let tail = self.queues.counter(offsets.tail);
-        let position = tail.load(Relaxed);
-        let index = position & self.queues.counter(offsets.ring_mask).load(Relaxed);
         let mut entry = io_uring_sqe { opcode: IoringOp::Read, fd: descriptor, ..Default::default() };
         entry.off_or_addr2.off = offset;
         entry.addr_or_splice_off_in.addr.ptr = pages.as_ptr().cast();
         entry.len.len = bytes as u32;
         entry.user_data = io_uring_user_data { u64_: tag };
-        // SAFETY: the index is below the number of entries, which both arrays have. The kernel does
-        // not look at this entry before the tail says so.
-        unsafe {
-            self.entries.at::<io_uring_sqe>(index * size_of::<io_uring_sqe>() as u32).write(entry);
-            self.queues.at::<u32>(offsets.array + index * size_of::<u32>() as u32).write(index);
+        // SAFETY: the entry is a read into the caller's pages.
+        unsafe { self.enter(entry) }
+    }
+
+    /// Hands an entry to the kernel.
+    ///
+    /// # Safety
+    /// That of the operation which the entry describes.
+    unsafe fn enter(&mut self, entry: io_uring_sqe) -> Result<(), Errno> {
+        if self.under_way == self.parameters.sq_entries {
+            return Err(Errno::AGAIN);
         }
+        let tail = self.counter(self.parameters.sq_off.tail);
+        let position = tail.load(Relaxed);
+        let index = position & (self.parameters.sq_entries - 1);
+        // SAFETY: the index is below the number of entries, a power of two. The kernel does not
+        // look at this entry before the tail says so.
+        unsafe { self.entries.add(index as usize).write(entry) };
         tail.store(position.wrapping_add(1), Release);
         loop {
-            // SAFETY: the entry above is a read into the caller's pages.
+            // SAFETY: by contract.
             match unsafe { io_uring_enter(self.ring.as_fd(), 1, 0, IoringEnterFlags::empty()) } {
                 Ok(1) => {
                     self.under_way += 1;
@@ -190,7 +213,7 @@ impl ReadRing {
                 Err(Errno::INTR) => {}
                 refused => {
                     // The kernel has not taken the entry.
-                    tail.store(position, Release);
+                    self.counter(self.parameters.sq_off.tail).store(position, Release);
                     return Err(refused.err().unwrap_or(Errno::AGAIN));
                 }
             }
@@ -200,17 +223,17 @@ impl ReadRing {
     /// A read that has ended and was not returned yet. Makes no system call.
     pub fn ended(&mut self) -> Option<Ended> {
         let offsets = &self.parameters.cq_off;
-        let head = self.queues.counter(offsets.head);
+        let head = self.counter(offsets.head);
         let position = head.load(Relaxed);
-        if position == self.queues.counter(offsets.tail).load(Acquire) {
+        // Whoever writes to the counters makes up no read.
+        if self.under_way == 0 || position == self.counter(offsets.tail).load(Acquire) {
             return None;
         }
-        let index = position & self.queues.counter(offsets.ring_mask).load(Relaxed);
+        let index = position & (self.parameters.cq_entries - 1);
         // SAFETY: the tail says that the kernel has written this entry. The kernel does not write
         // there again before the head says so.
         let (tag, result) = unsafe {
-            let found =
-                self.queues.at::<io_uring_cqe>(offsets.cqes + index * size_of::<io_uring_cqe>() as u32);
+            let found = self.at::<io_uring_cqe>(offsets.cqes + index * size_of::<io_uring_cqe>() as u32);
             ((&raw const (*found).user_data).cast::<u64>().read(), (&raw const (*found).res).read())
         };
         head.store(position.wrapping_add(1), Release);
@@ -220,9 +243,25 @@ impl ReadRing {
     }
 }
 
+/// Lets a ring that is not enabled yet do nothing but read, for good, and enables it.
+fn restrict(ring: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut only_reads = io_uring_restriction::default();
+    only_reads.opcode = IoringRestrictionOp::SqeOp;
+    only_reads.register_or_sqe_op_or_sqe_flags.sqe_op = IoringOp::Read;
+    // SAFETY: the kernel reads the one restriction.
+    unsafe {
+        io_uring_register(ring, IoringRegisterOp::RegisterRestrictions, (&raw const only_reads).cast(), 1)?;
+        io_uring_register(ring, IoringRegisterOp::RegisterEnableRings, core::ptr::null(), 0)?;
+    }
+    Ok(())
+}
+
 impl AsFd for ReadRing {
     /// The descriptor is readable for poll(2) when a read has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

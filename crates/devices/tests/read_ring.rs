@@ -17,7 +17,7 @@ fn slot(number: u64) -> FileSlot {
 }
 
 fn ring(reads: u32) -> Option<ReadRing> {
-    match ReadRing::new(reads) {
+    match ReadRing::new(reads, Box::leak(Box::default())) {
         Err(why @ (Errno::PERM | Errno::NOSYS)) => {
             eprintln!("skipped: io_uring: {why}");
             None

@@ -82,7 +82,7 @@ fn assert_comes_back(space: &Space<'_, Heap>, entries: &[Option<SwapEntry>], run
     let mut together = Box::new(Run([[0; 4096]; PAGES]));
     space.read_run(entries, first, &mut together.0, |page, why| panic!("{page}: {why}"));
     assert!(together.0 == run.0);
-    let Ok(mut ring) = ReadRing::new(4) else { return };
+    let Ok(mut ring) = ReadRing::new(4, Box::leak(Box::default())) else { return };
     let mut begun = Box::new(Run([[0; 4096]; PAGES]));
     let pages = NonNull::from(&mut begun.0).cast();
     // SAFETY: the pages live until the read has ended below.

@@ -15,25 +15,22 @@
 //! stale copy that the evictor frees. The checksum is the second line.
 
 use crate::engine::Engine;
-use crate::engine::descriptors;
 use crate::fault::handler::Handler;
 use crate::fault::queue::{Attempt, Fault};
 use crate::fault::reading::{Purpose, Reading, State, Taken};
-use crate::kernel::proc::field_bytes;
+use crate::kernel::filter;
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::units::{PAGE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Acquire;
-use folioswap_devices::read_ring::ReadRing;
+use folioswap_devices::read_ring::{ReadRing, RingMemory};
 use folioswap_devices::{FileSlot, Page};
 use folioswap_group::counters::Counter;
-use folioswap_group::protocol::ProcFile;
 use folioswap_nbd::link::READS_MAX;
 use folioswap_policy::page::PageState;
 use folioswap_policy::readahead::SwapinReadahead;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::read;
 
 /// The most reads for faults that go on at a time.
 const READS: usize = 8;
@@ -60,6 +57,13 @@ const WANTED_NS: u64 = 50_000_000;
 struct ReadBuffers {
     for_faults: [[Page; PIECE_PAGES]; READS],
     ahead: [[Page; AHEAD_PAGES]; AHEAD],
+}
+
+/// The memory of a handler's reads.
+#[repr(C)]
+struct Memory {
+    ring: RingMemory,
+    buffers: ReadBuffers,
 }
 
 impl ReadBuffers {
@@ -123,6 +127,11 @@ impl Reads {
     /// Whether faults of several threads have interleaved lately.
     pub(crate) fn several_threads_fault(&self) -> bool {
         self.several > 0
+    }
+
+    /// Makes the ring now: a handler may not any more when it is confined.
+    pub(crate) fn prepare(&mut self, engine: &Engine) {
+        self.means = Means::of(engine);
     }
 
     /// A descriptor that becomes readable when a read has ended; `None` while nothing is read.
@@ -250,7 +259,7 @@ impl Reads {
         stale_copies: u32,
     ) -> bool {
         if matches!(self.means, Means::Unknown) {
-            self.means = Self::means(engine).map_or(Means::None, |(ring, room)| Means::Ring(ring, room));
+            self.means = Means::of(engine);
         }
         let Means::Ring(ring, room) = &mut self.means else { return false };
         let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
@@ -266,20 +275,22 @@ impl Reads {
         }
         begun
     }
+}
 
-    fn means(engine: &Engine) -> Option<(ReadRing, &'static mut ReadBuffers)> {
+impl Means {
+    fn of(engine: &Engine) -> Self {
         // No filter is known that lets these calls pass for the pager, and a filter may kill a
         // process that makes others.
-        let mut text = [0; 4096];
-        let status = descriptors::open(ProcFile::Status).and_then(|file| read(&file, &mut text)).ok()?;
-        if field_bytes(&text[..status], b"Seccomp:") != Some(0) {
-            return None;
+        if filter::is_filtered() {
+            return Means::None;
         }
-        let ring = ReadRing::new(RING_READS as u32).ok()?;
-        let mut room = engine.arena.room(&engine.workspaces.reads)?;
-        // SAFETY: all-zero buffers are valid; they are the handler's alone, which asks once. A
-        // forked child's handler has a copy of its own.
-        Some((ring, unsafe { room.as_mut() }))
+        let Some(mut memory) = engine.arena.room::<Memory>(&engine.workspaces.reads) else {
+            return Means::None;
+        };
+        // SAFETY: all-zero memory is valid; it is the handler's alone, which asks once. A forked
+        // child's handler has a copy of its own.
+        let Memory { ring, buffers } = unsafe { memory.as_mut() };
+        ReadRing::new(RING_READS as u32, ring).map_or(Means::None, |ring| Means::Ring(ring, buffers))
     }
 }
 
