@@ -56,6 +56,18 @@ fn the_pager_has_no_capability() {
     case("rights");
 }
 
+/// The program has given up root; its own code, run in its pager, has not got root back.
+#[test]
+fn a_pager_that_is_taken_over_can_do_nothing_that_the_program_cannot() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    let program = c_program("takeover", "", &[]);
+    let outcome =
+        Job::new([program.as_os_str(), OsStr::new("64")]).timeout(Duration::from_secs(120)).within(LIMIT);
+    assert_eq!(outcome.text(), "ok\n", "{}", outcome.describe());
+}
+
 #[test]
 fn a_bare_exec_ends_the_old_pager() {
     if !job::judging_folioswap() {

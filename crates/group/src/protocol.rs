@@ -128,6 +128,18 @@ pub mod welcome {
     pub const TRACE: u64 = 2;
     /// The files of `/proc` that the process asked for come last.
     pub const FILES: u64 = 4;
+
+    /// The bits that say how many filters of system calls (seccomp) the supervisor is under, and so
+    /// whatever it has started. `count` is below 2^16; more are said as the most.
+    pub const fn with_filters(count: u64) -> u64 {
+        let most = u16::MAX as u64;
+        (if count < most { count } else { most }) << 32
+    }
+
+    /// The number that [`with_filters`] put there.
+    pub const fn filters(flags: u64) -> u32 {
+        (flags >> 32) as u16 as u32
+    }
 }
 
 /// The reason why the supervisor refuses a member, which then runs unmanaged and is counted so.

@@ -60,3 +60,13 @@ fn why_a_page_is_lost_fits_a_word() {
         assert_eq!(Lost::unpack(lost.pack()), lost);
     }
 }
+
+#[test]
+fn the_number_of_filters_leaves_the_other_bits_alone() {
+    let all = welcome::USERFAULT | welcome::TRACE | welcome::FILES;
+    for (count, said) in [(0, 0), (1, 1), (40_000, 40_000), (65_535, 65_535), (1 << 20, 65_535)] {
+        let flags = all | welcome::with_filters(count);
+        assert_eq!((welcome::filters(flags), flags & all), (said, all));
+        assert_eq!(welcome::filters(welcome::with_filters(count)), said);
+    }
+}

@@ -1,10 +1,11 @@
 //! The descriptors of the pager threads, and the process's own files of `/proc`.
 
 use crate::engine::Engine;
+use crate::kernel::proc::Shown;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use folioswap_group::protocol::ProcFile;
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Descriptors in the table of the pager threads. -1: none.
@@ -55,6 +56,21 @@ impl Descriptors {
         Ok(mask)
     }
 
+    /// Opens the files that are else opened each time, where the supervisor gave none; the program
+    /// is shown there. Handler.
+    ///
+    /// # Errors
+    /// open(2)'s.
+    pub(crate) fn open_late_files(&self, program: Shown) -> Result<(), Errno> {
+        for file in [ProcFile::Smaps, ProcFile::SmapsRollup, ProcFile::Stat, ProcFile::Status] {
+            if self.of(file).load(Relaxed) < 0 {
+                let opened = if file == ProcFile::Stat { program.open(b"stat") } else { open(file) };
+                self.keep(file, opened?.into_raw_fd());
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps the descriptor of a file that had none.
     pub(crate) fn keep(&self, file: ProcFile, descriptor: i32) {
         self.of(file).store(descriptor, Relaxed);
@@ -78,7 +94,7 @@ impl Descriptors {
 /// # Errors
 /// open(2)'s.
 pub(crate) fn open(file: ProcFile) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(file.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::openat(CWD, file.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl Engine {

@@ -35,6 +35,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     }
     let [id, flags, devices] = answer.words;
     let id = member_id(id)?;
+    engine.confinement.note_filters(welcome::filters(flags));
     let devices = DeviceMask::from_bits(devices as u32);
     let count = (devices.len() as usize).min(DEVICES_MAX);
     let ([decisions, segment], device_descriptors) = ([came[0], came[1]], &came[2..count + 2]);

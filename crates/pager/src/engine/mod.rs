@@ -8,6 +8,7 @@
 //! | `locks` | the locks, and their order |
 //! | `threads`, `placement`, `company`, `due` | the two pager threads: life, CPUs, pace |
 //! | `program_process` | the program's process: its end, its exec, and ending it |
+//! | `confinement` | what a pager that is a process may do |
 //! | `membership`, `link`, `join`, `account` | the group: its memories, its protocol, the charge |
 //! | `mappings`, `requests`, `advices`, `folio_sizes` | the program's memory |
 //! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
@@ -22,6 +23,7 @@ pub mod arena;
 pub mod chunks;
 pub mod commands;
 pub mod company;
+pub mod confinement;
 pub mod counts;
 pub mod course;
 pub mod descriptors;
@@ -49,6 +51,7 @@ pub mod words;
 pub mod workingset;
 pub mod workspaces;
 
+use self::confinement::Confinement;
 use self::counts::Counts;
 use self::descriptors::Descriptors;
 use self::locks::Locks;
@@ -106,6 +109,7 @@ pub struct Engine {
     pub(crate) program_process: ProgramProcess,
     pub(crate) membership: Membership,
     pub(crate) descriptors: Descriptors,
+    pub(crate) confinement: Confinement,
     pub(crate) mappings: Mappings,
     pub(crate) said: Said,
     pub(crate) counts: Counts,
@@ -199,6 +203,7 @@ impl Engine {
             engine.own();
             engine.threads.faulting_cpu.store(NO_CPU, Relaxed);
             engine.descriptors.forget();
+            engine.confinement.forget();
             engine.threads.handler_stack.store(handler_stack.as_ptr() as usize, Relaxed);
             engine.threads.evictor_stack.store(evictor_stack.as_ptr() as usize, Relaxed);
             // Every child finds the memory made so far; memory made from now on is for children
@@ -224,6 +229,7 @@ impl Engine {
         self.threads.faulting_cpu.store(NO_CPU, Relaxed);
         self.threads.pager.store(0, Relaxed);
         self.descriptors.forget();
+        self.confinement.forget();
         // The ring of the trace is the parent's; this process gets one of its own when it joins.
         self.space.set_tracer(None);
         self.threads.life.store(Life::Starting as u32, Release);

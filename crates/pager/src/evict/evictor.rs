@@ -21,8 +21,8 @@ use crate::evict::tiers::Tiers;
 use crate::evict::upkeep::Upkeep;
 use crate::evict::wanted::Wanted;
 use crate::kernel::futex::{self, Guard, Sharing};
+use crate::kernel::sys;
 use crate::kernel::uffd::Watch;
-use crate::kernel::{rights, sys};
 use crate::staging::batch::Batch;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::units::{PAGE, PIECE};
@@ -92,9 +92,9 @@ struct View {
 pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     sys::name_thread(c"pager-evictor");
     sys::raise_priority();
-    rights::give_up();
     // SAFETY: by contract.
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
+    engine.confine();
     Evictor::live(engine);
     // Only the evictor of an embedder ends.
     sys::kill_self()

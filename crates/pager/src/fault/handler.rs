@@ -19,7 +19,10 @@ use crate::fault::swap_in::Ceiling;
 use crate::kernel::thread::{self, Place};
 use crate::kernel::ticks::Ticks;
 use crate::kernel::uffd::{Event, Message};
-use crate::kernel::{process, rights, sys};
+use crate::kernel::{
+    process::{self, Allowance},
+    rights, sys,
+};
 use crate::units::{BlockAddr, PageAddr};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -117,7 +120,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     let engine: &'static Engine = unsafe { &*(argument as *const Engine) };
     sys::name_thread(c"pager-handler");
     process::leave_session();
-    process::have_descriptors();
+    let allowance = process::have_descriptors();
     rights::see_no_frames();
     engine.threads.handler.store(sys::gettid(), Release);
     sys::raise_priority();
@@ -128,7 +131,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     // The welcome comes with descriptors that are closed again, which leaves room for the program's
     // where it allows itself only a handful.
     let joined = join(engine).and_then(|()| engine.attach_to_program());
-    if let Err(errno) = joined.and_then(|()| engine.fork.renew_token()) {
+    let ready =
+        joined.and_then(|()| engine.fork.renew_token()).and_then(|()| engine.prepare_confinement(allowance));
+    if let Err(errno) = ready {
         leave(engine, errno);
     }
     // A forked child inherits its parent's keys, and no locks of memory.
@@ -140,6 +145,9 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
         handler.apply_inherited();
         // A thread that waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+    }
+    if allowance == Allowance::Plenty {
+        handler.reads.prepare(engine);
     }
     // SAFETY: the evictor's stack is mapped for ever and used by no other thread of this process.
     let evictor = unsafe {
@@ -153,7 +161,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     if let Err(errno) = evictor {
         engine.report_failure(errno);
     }
-    rights::give_up();
+    engine.confine();
     loop {
         handler.round();
     }

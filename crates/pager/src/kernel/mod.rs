@@ -8,7 +8,8 @@
 //! | `pagemap` | pages that are present, protected or exclusive (PAGEMAP_SCAN, pagemap words) |
 //! | `maps` | the list of mappings, and which of them can be managed |
 //! | `proc` | small files of `/proc`: sizes, faults, CPUs |
-//! | `rights` | the rights of a pager thread, which it gives up |
+//! | `rights` | the capabilities of a pager thread, which it gives up |
+//! | `filter`, `landlock` | the system calls of a pager thread, and the files that it may open |
 //! | `futex` | a lock and wake-up words |
 //! | `process` | processes: the calling one, and the one whose memory it shares |
 //! | `thread` | threads and processes made by clone(2), without the C library |
@@ -17,7 +18,9 @@
 //! | `ranges` | a sorted set of address ranges |
 //! | `latency` | a histogram of durations |
 
+pub mod filter;
 pub mod futex;
+pub mod landlock;
 pub mod latency;
 pub mod maps;
 pub mod pagemap;

@@ -3,7 +3,7 @@
 use crate::units::PAGE;
 use core::ffi::CStr;
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Sizes of the process, in bytes, from `/proc/self/statm`.
@@ -84,6 +84,14 @@ impl Shown {
         path.open(name)
     }
 
+    /// Opens the directory of the process, for looking up names in it only.
+    ///
+    /// # Errors
+    /// NOENT: it is shown nowhere. Else open(2)'s.
+    pub fn open_directory(self) -> Result<OwnedFd, Errno> {
+        self.directory()?.open_with(OFlags::PATH | OFlags::DIRECTORY)
+    }
+
     fn directory(self) -> Result<Path, Errno> {
         let mut path = Path { bytes: [0; Path::MAX], length: 0 };
         path.push(b"/proc/");
@@ -130,8 +138,12 @@ impl Path {
 
     fn open(mut self, name: &[u8]) -> Result<OwnedFd, Errno> {
         self.push(name);
+        self.open_with(OFlags::RDONLY)
+    }
+
+    fn open_with(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = CStr::from_bytes_until_nul(&self.bytes).map_err(|_| Errno::NAMETOOLONG)?;
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())
     }
 }
 
@@ -156,13 +168,18 @@ pub fn last_cpu(text: &[u8]) -> Option<u32> {
     stat_field(text, 39).and_then(|cpu| cpu.try_into().ok())
 }
 
-/// Returns the number after `name` in a file like `/proc/self/status` or `smaps_rollup` (which says
-/// kB), in bytes.
+/// Returns the number after `name` in a file like `/proc/self/smaps_rollup` (which says kB), in
+/// bytes.
 pub fn field_bytes(text: &[u8], name: &[u8]) -> Option<u64> {
+    field_number(text, name).map(|kilobytes| kilobytes * 1024)
+}
+
+/// Returns the number after `name` in a file like `/proc/self/status`.
+pub fn field_number(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     let number = line.trim_ascii_start();
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    decimal(&number[..digits]).map(|kilobytes| kilobytes * 1024)
+    decimal(&number[..digits])
 }
 
 /// Reads a small file of `/proc` from its start.

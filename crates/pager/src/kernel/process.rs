@@ -63,11 +63,30 @@ pub fn leave_session() {
     let _ = rustix::process::chdir(c"/");
 }
 
+/// How many descriptors a process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// Hardly more than the pager cannot do without.
+    Handful,
+    /// As many as the pager likes.
+    Plenty,
+}
+
+impl Allowance {
+    /// With fewer descriptors none is spent on comfort.
+    const PLENTY: u64 = 32;
+}
+
 /// Lets the calling process have as many descriptors as it may; the program may have allowed itself
 /// fewer.
-pub fn have_descriptors() {
+pub fn have_descriptors() -> Allowance {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if maximum.is_some_and(|maximum| maximum < Allowance::PLENTY) {
+        Allowance::Handful
+    } else {
+        Allowance::Plenty
+    }
 }
 
 /// The state of a child that reports its end by no signal.

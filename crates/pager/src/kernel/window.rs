@@ -4,8 +4,6 @@
 //! The kernel would put them into any hole between the program's mappings. A program may unmap some
 //! of its memory, or move it away, and later map there again with MAP_FIXED: alone it knows that
 //! nothing has come to lie there. The new mapping then took the place of the store's.
-//!
-//! The two pages of an io_uring are the exception: the kernel refuses a place for them.
 
 use crate::units::{BLOCK, PAGE};
 use core::ffi::c_void;

@@ -29,6 +29,14 @@ pub fn status(pid: u32) -> Option<Status> {
     parse_status(&text_of(pid, "status")?)
 }
 
+/// The filters of system calls (seccomp) that the calling process is under, and so whatever it
+/// starts; 0 also where that cannot be read.
+pub fn own_filters() -> u64 {
+    let text = text_of(std::process::id(), "status").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
 /// The name of a process for a message; a question mark when the process is gone.
 pub fn name(pid: u32) -> String {
     status(pid).map_or_else(|| "?".to_owned(), |status| status.name)

@@ -196,7 +196,7 @@ impl Supervisor {
         self.census.joined(connection.pid);
         self.totals.began(group);
         self.course.began(group, id, connection.pid);
-        let mut flags = 0;
+        let mut flags = welcome::with_filters(self.filters);
         let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's
         // file, which fails each request.

@@ -135,6 +135,8 @@ pub struct Supervisor {
     offences: HashSet<(u32, Offence)>,
     forwards: Forwards,
     census: Census,
+    /// The filters of system calls that everything here is under.
+    filters: u64,
     /// The memory that no member counts, as the last walk found it, in bytes.
     unmanaged: u64,
     unmanaged_peak: u64,
@@ -247,6 +249,7 @@ impl Supervisor {
             offences: HashSet::new(),
             forwards: Forwards::default(),
             census: Census::new(now),
+            filters: proc::own_filters(),
             unmanaged: 0,
             unmanaged_peak: 0,
             excess_walks: 0,

@@ -1,0 +1,144 @@
+//! The confinement of a pager that is a process of its own: from its start on it can do nothing for
+//! whoever takes it over that he could not do himself.
+//!
+//! What takes rights is open by then: the program's files of `/proc`, the devices, the group's
+//! socket, the ring for reads. The pager opens only files of the program in `/proc`, again and
+//! again, since a program may allow itself only a handful of descriptors.
+
+use crate::engine::Engine;
+use crate::engine::descriptors;
+use crate::kernel::filter::{self, Opening};
+use crate::kernel::landlock::{self, Landlock};
+use crate::kernel::proc::{Shown, field_number};
+use crate::kernel::process::Allowance;
+use crate::kernel::{rights, sys};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use folioswap_group::protocol::ProcFile;
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+/// What the confined threads of this process's pager may do, as it was found out at the start.
+#[repr(C)]
+pub struct Confinement {
+    /// Filters of system calls that the supervisor has, and so everything that it started.
+    filters_at_start: AtomicU32,
+    /// A [`Confining`] as a number.
+    how: AtomicU32,
+    /// The directories of `/proc` that show the pager and the program; -1: none.
+    own: AtomicI32,
+    program: AtomicI32,
+}
+
+/// How a pager is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Confining {
+    /// Not at all: the program had put itself under a filter before this pager was made. That may
+    /// end a process which makes calls that the program does not, and the pager has no right that
+    /// the program did not have under the filter.
+    NotAgain = 0,
+    /// It opens files beneath the two directories.
+    Beneath = 1,
+    /// It opens files of `/proc`: there are too few descriptors for directories that stay open.
+    InProc = 2,
+    /// It opens nothing: the kernel has no Landlock.
+    OpensNothing = 3,
+}
+
+impl Confinement {
+    /// Notes how many filters the supervisor has.
+    pub(crate) fn note_filters(&self, count: u32) {
+        self.filters_at_start.store(count, Relaxed);
+    }
+
+    pub(crate) fn forget(&self) {
+        self.how.store(Confining::NotAgain as u32, Relaxed);
+        self.own.store(-1, Relaxed);
+        self.program.store(-1, Relaxed);
+    }
+
+    /// Lets the calling thread open nothing but files beneath the two directories.
+    fn open_beneath(&self) -> Result<(), Errno> {
+        let [own, program] = [&self.own, &self.program].map(|place| place.load(Relaxed));
+        // SAFETY: both are in the pager threads' table and stay open.
+        let borrow = |descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) };
+        match (own, program) {
+            (-1, _) => landlock::read_only_beneath(&[]),
+            (own, -1) => landlock::read_only_beneath(&[borrow(own)]),
+            (own, program) => landlock::read_only_beneath(&[borrow(own), borrow(program)]),
+        }
+    }
+
+    fn how(&self) -> Confining {
+        match self.how.load(Relaxed) {
+            1 => Confining::Beneath,
+            2 => Confining::InProc,
+            3 => Confining::OpensNothing,
+            _ => Confining::NotAgain,
+        }
+    }
+}
+
+/// Lets the calling thread open nothing but files of `/proc`.
+fn open_within_proc() -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::openat(CWD, c"/proc", flags, Mode::empty())?;
+    landlock::read_only_beneath(&[proc.as_fd()])
+}
+
+impl Engine {
+    /// Prepares [`Engine::confine`], in a pager that has joined and may have so many descriptors.
+    /// Handler, before there is an evictor.
+    ///
+    /// # Errors
+    /// open(2)'s, where the kernel has no Landlock and files must stay open.
+    pub(crate) fn prepare_confinement(&self, allowance: Allowance) -> Result<(), Errno> {
+        // The first look at the clock asks the kernel where the clock's code is.
+        sys::now_ns();
+        let how = if self.has_filters_of_its_own() {
+            Confining::NotAgain
+        } else if landlock::look() == Landlock::Missing {
+            self.descriptors.open_late_files(self.followed_program().shown)?;
+            Confining::OpensNothing
+        } else if allowance == Allowance::Handful {
+            Confining::InProc
+        } else {
+            let confinement = &self.confinement;
+            let shown =
+                [(Shown::Own, &confinement.own), (self.followed_program().shown, &confinement.program)];
+            for (shown, place) in shown {
+                // Where there is none, the supervisor gave the files, and nothing is opened.
+                place.store(shown.open_directory().map_or(-1, IntoRawFd::into_raw_fd), Relaxed);
+            }
+            Confining::Beneath
+        };
+        self.confinement.how.store(how as u32, Relaxed);
+        Ok(())
+    }
+
+    /// Gives up every right of the calling thread that it needs no more, for good. What the kernel
+    /// refuses here stays: the pager would do its work as well.
+    pub(crate) fn confine(&self) {
+        rights::give_up();
+        let opens_within = match self.confinement.how() {
+            Confining::NotAgain => return,
+            Confining::OpensNothing => Err(Errno::NOSYS),
+            Confining::InProc => open_within_proc(),
+            Confining::Beneath => self.confinement.open_beneath(),
+        };
+        let _ = filter::install(opens_within.map_or(Opening::Never, |()| Opening::ForReading));
+    }
+
+    /// Whether the calling pager is under a filter that the supervisor is not under.
+    fn has_filters_of_its_own(&self) -> bool {
+        if !filter::is_filtered() {
+            return false;
+        }
+        let mut text = [0; 4096];
+        let status = descriptors::open(ProcFile::Status).and_then(|file| rustix::io::read(&file, &mut text));
+        let count = status.ok().and_then(|length| field_number(&text[..length], b"Seccomp_filters:"));
+        // Nobody knows where the pager sees no /proc.
+        count.is_none_or(|count| count > u64::from(self.confinement.filters_at_start.load(Relaxed)))
+    }
+}
