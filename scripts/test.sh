@@ -144,12 +144,17 @@ install() { # installs the programs that the tests run
     local wanted=() command package pair
     for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils valgrind:valgrind \
-        openssl:openssl sha256sum:coreutils setpriv:util-linux setcap:libcap2-bin musl-gcc:musl-tools nm:binutils fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl tmux:tmux shellcheck:shellcheck cmake:cmake pkg-config:pkg-config; do
+        openssl:openssl sha256sum:coreutils setpriv:util-linux setcap:libcap2-bin musl-gcc:musl-tools nm:binutils fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl tmux:tmux shellcheck:shellcheck cmake:cmake pkg-config:pkg-config \
+        bwrap:bubblewrap gdb:gdb chromium:chromium firefox-esr:firefox-esr; do
         command=${pair%%:*} package=${pair#*:}
         command -v "$command" >/dev/null || wanted+=("$package")
     done
     [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
+    if ! { [ -x target/tools/bin/py-spy ] || command -v py-spy || { python3 -m venv target/tools && target/tools/bin/pip install -q py-spy; }; } \
+        >"$logs/py-spy" 2>&1; then
+        echo "py-spy could not be installed; its test is skipped"
+    fi
     [ ${#wanted[@]} -gt 0 ] || return 0
     say "installing ${wanted[*]}"
     if [ -n "${FOLIOSWAP_NO_APT:-}" ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -1,11 +1,20 @@
 // A program that root started, and that has given up its rights, runs code of its own in its pager,
 // whose memory it shares. That code can do nothing that the program cannot. x86-64.
+//
+// The program gives up its user ("user"), or its root directory, its namespaces and most system
+// calls ("sandbox").
 #include "check.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 enum { NOBODY = 65534, CALLS = 16 };
@@ -105,7 +114,27 @@ static char *waits_at(const char *thread) {
     }
 }
 
-static void victim(size_t bytes) {
+static void become_nobody(void) {
+    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    CHECK(open(shared.secret, O_RDONLY) == -1 && errno == EACCES);
+}
+
+static void enter_sandbox(void) {
+    CHECK(unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS) == 0);
+    CHECK(mkdir("empty", 0755) == 0 && chroot("empty") == 0 && chdir("/") == 0);
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    CHECK(open(shared.secret, O_RDONLY) == -1 && socket(AF_UNIX, SOCK_STREAM, 0) == -1);
+}
+
+static void victim(size_t bytes, void (*give_up_rights)(void)) {
     char thread[256];
     fill_all(map(bytes), bytes, 1);
     int file = open("secret", O_WRONLY | O_CREAT | O_EXCL, 0600);
@@ -118,8 +147,7 @@ static void victim(size_t bytes) {
     void (*target)(void) = taken_over;
     memcpy(jump + 2, &target, sizeof target);
     char *place = waits_at(thread);
-    CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
-    CHECK(open(shared.secret, O_RDONLY) == -1 && errno == EACCES);
+    give_up_rights();
     char *page = (char *)((uintptr_t)place & -PAGE);
     CHECK(syscall(SYS_mprotect, page, 2 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
     memcpy(place, jump, sizeof jump);
@@ -133,10 +161,10 @@ static void victim(size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0) victim(strtoul(argv[1], 0, 10) * MIB);
+    if (child == 0) victim(strtoul(argv[2], 0, 10) * MIB, strcmp(argv[1], "user") ? enter_sandbox : become_nobody);
     wait_ok(child);
     puts("ok");
     return 0;

@@ -56,16 +56,25 @@ fn the_pager_has_no_capability() {
     case("rights");
 }
 
-/// The program has given up root; its own code, run in its pager, has not got root back.
-#[test]
-fn a_pager_that_is_taken_over_can_do_nothing_that_the_program_cannot() {
+/// The program gives its rights up in this way, and runs its own code in its pager.
+fn take_over(way: &str) {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
     let program = c_program("takeover", "", &[]);
-    let outcome =
-        Job::new([program.as_os_str(), OsStr::new("64")]).timeout(Duration::from_secs(120)).within(LIMIT);
+    let words = [program.as_os_str(), OsStr::new(way), OsStr::new("64")];
+    let outcome = Job::new(words).timeout(Duration::from_secs(120)).within(LIMIT);
     assert_eq!(outcome.text(), "ok\n", "{}", outcome.describe());
+}
+
+#[test]
+fn a_pager_that_is_taken_over_can_do_nothing_that_the_program_cannot() {
+    take_over("user");
+}
+
+#[test]
+fn a_pager_that_is_taken_over_is_no_way_out_of_a_sandbox() {
+    take_over("sandbox");
 }
 
 #[test]
