@@ -169,6 +169,7 @@ fn prepare(
         file_bytes: limits.file_bytes(),
         listeners,
         validate: arguments.validate,
+        failures: arguments.fail.unwrap_or_default(),
         recording,
         outputs,
         started: Instant::now(),

@@ -31,7 +31,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version of decisions and segment; a member refuses those of another version.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
@@ -71,6 +71,15 @@ pub enum GroupState {
     Running = 0,
     /// The supervisor is ending the group; members evict nothing more.
     Ending = 1,
+}
+
+/// Calls of members that fail at random, for tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Where the series of a member begins, together with its number.
+    pub seed: u64,
+    /// One call in so many fails; 0: none does.
+    pub rate: u32,
 }
 
 /// Whether the processes of the group go on.
@@ -117,6 +126,10 @@ pub struct Decisions {
     /// Only seats in `0..seats_high` may be taken; those above never were.
     seats_high: AtomicU32,
     validate: AtomicU32,
+    /// [`Failures::rate`].
+    failure_rate: AtomicU32,
+    /// [`Failures::seed`].
+    failure_seed: AtomicU64,
     /// [`FolioOrders::always`].
     orders_always: AtomicU32,
     /// [`FolioOrders::madvise`].
@@ -232,6 +245,11 @@ impl Decisions {
     /// Whether members check every invariant from time to time (for tests).
     pub fn wants_validation(&self) -> bool {
         self.validate.load(Relaxed) != 0
+    }
+
+    /// The calls of members that fail at random (for tests).
+    pub fn failures(&self) -> Failures {
+        Failures { seed: self.failure_seed.load(Relaxed), rate: self.failure_rate.load(Relaxed) }
     }
 
     /// The folio sizes that members may make. No bit is set above the largest order. Cost: two

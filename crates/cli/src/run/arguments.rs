@@ -3,7 +3,7 @@
 use super::memory::{self, MemoryArgument};
 use crate::folio_option::FolioOption;
 use clap::{Args, ValueEnum, ValueHint, builder::TypedValueParser};
-use folioswap_group::decisions::{PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
+use folioswap_group::decisions::{Failures, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
     size,
     swap_option::{self, SwapOption},
@@ -158,6 +158,11 @@ pub struct RunArguments {
     /// developers of folioswap)
     #[arg(long, hide = true)]
     pub validate: bool,
+    /// Let one system call in RATE of the pagers fail at random, as the kernel may let it fail, by
+    /// a series from SEED on (for developers of folioswap)
+    #[arg(long, hide = true, value_name = "SEED,RATE", env = "FOLIOSWAP_FAIL", hide_env = true,
+          value_parser = failures)]
+    pub fail: Option<Failures>,
     /// Preload this agent instead of the built-in one; `none`: preload nothing (for developers of
     /// folioswap)
     #[arg(long, value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
@@ -179,4 +184,12 @@ pub struct AdviseArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
+}
+
+/// Parses SEED,RATE.
+fn failures(text: &str) -> Result<Failures, String> {
+    let parsed = text.split_once(',').and_then(|(seed, rate)| Some((seed.parse().ok()?, rate.parse().ok()?)));
+    parsed
+        .map(|(seed, rate)| Failures { seed, rate })
+        .ok_or_else(|| "two numbers are wanted, as in 7,20".to_owned())
 }

@@ -1,6 +1,8 @@
 //! The right to write the decisions of a group.
 
-use super::{Decisions, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION};
+use super::{
+    Decisions, Failures, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION,
+};
 use crate::devices::{DeviceDescription, DeviceWriter};
 use crate::folio_orders::FolioOrders;
 use crate::segment::Segment;
@@ -96,6 +98,12 @@ impl<'a> DecisionsWriter<'a> {
     /// Has members check every invariant from time to time. Called before any member connects.
     pub fn want_validation(self) {
         self.0.validate.store(1, Relaxed);
+    }
+
+    /// Has calls of members fail at random. Called before any member connects.
+    pub fn want_failures(self, failures: Failures) {
+        self.0.failure_seed.store(failures.seed, Relaxed);
+        self.0.failure_rate.store(failures.rate, Relaxed);
     }
 
     /// Sets the folio sizes that members may make. Called before any member connects.

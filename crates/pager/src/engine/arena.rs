@@ -18,6 +18,7 @@
 //! written back are at hand, and need not be cleared: the store takes these first (`chunks.rs`).
 
 use crate::engine::chunks::Chunks;
+use crate::kernel::failing;
 use crate::kernel::ranges::Range;
 use crate::kernel::window;
 use crate::units::{BLOCK, PAGE};
@@ -265,6 +266,9 @@ impl Memory for Arena {
                 .clamp(OWN_MAPPING_BYTES_MIN, OWN_MAPPING_BYTES_MAX)
                 .max(bytes)
                 .next_multiple_of(PAGE);
+            if failing::next().is_some() {
+                return None;
+            }
             let start = map(size)?.as_ptr() as usize;
             self.record(start, size);
             fresh.next = start;

@@ -2,6 +2,7 @@
 //! the end of a process that cannot.
 
 use crate::engine::{Engine, Life, link};
+use crate::kernel::failing;
 use crate::kernel::sys;
 use crate::kernel::uffd::Userfault;
 use crate::kernel::window;
@@ -70,6 +71,8 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         engine.space.shared_devices().set_orders(number, Orders::from_bits(entry.orders()));
     }
     engine.membership.member.store(id, Release);
+    let failures = engine.decisions().failures();
+    failing::set(failures.seed ^ u64::from(sys::getpid()), failures.rate);
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }

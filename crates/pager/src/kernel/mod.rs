@@ -9,6 +9,7 @@
 //! | `maps` | the list of mappings, and which of them can be managed |
 //! | `proc` | small files of `/proc`: sizes, faults, CPUs |
 //! | `rights` | the capabilities of a pager thread, which it gives up |
+//! | `failing` | calls that fail at random, for tests |
 //! | `filter`, `landlock` | the system calls of a pager thread, and the files that it may open |
 //! | `futex` | a lock and wake-up words |
 //! | `process` | processes: the calling one, and the one whose memory it shares |
@@ -18,6 +19,7 @@
 //! | `ranges` | a sorted set of address ranges |
 //! | `latency` | a histogram of durations |
 
+pub mod failing;
 pub mod filter;
 pub mod futex;
 pub mod landlock;

@@ -1,7 +1,7 @@
 //! The pagemap: which pages of a range are present, by PAGEMAP_SCAN (5 ns a page) and by the words
 //! of `/proc/self/pagemap`. Source: the kernel's Documentation/admin-guide/mm/pagemap.rst.
 
-use crate::kernel::sys;
+use crate::kernel::{failing, sys};
 use crate::units::{BLOCK, BLOCK_PAGES};
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
@@ -87,6 +87,7 @@ fn scan(
         category_anyof_mask: wanted.any_of,
         return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
     };
+    failing::next().map_or(Ok(()), |failure| Err(failure.one_of([Errno::NOMEM, Errno::INTR])))?;
     // SAFETY: the argument is the one that PAGEMAP_SCAN demands; the vector is ours.
     let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
     Ok(Scan { regions: filled, end: argument.walk_end as usize })

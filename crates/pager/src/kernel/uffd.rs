@@ -3,7 +3,7 @@
 //! Context of every call: any thread of the process that the descriptor belongs to; `copy`, `zero`
 //! and `wake` also from another process. Sources: ioctl_userfaultfd(2), userfaultfd(2).
 
-use crate::kernel::{pagemap, sys};
+use crate::kernel::{failing, pagemap, sys};
 use crate::units::PAGE;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
@@ -97,6 +97,10 @@ std::thread_local! {
     /// Bytes that tests let one copy take: the kernel is said to have no memory for more at once.
     pub(crate) static COPIED_AT_ONCE: core::cell::Cell<usize> = const { core::cell::Cell::new(usize::MAX) };
 }
+
+/// How often a page is filled to see whose a userfaultfd is, as long as the kernel has no memory or
+/// is busy.
+const FILLS_MAX: u32 = 100;
 
 impl Userfault {
     /// Opens a userfaultfd for the calling process, by the system call or by `/dev/userfaultfd`,
@@ -214,11 +218,13 @@ impl Userfault {
         if bytes > COPIED_AT_ONCE.get() {
             return Err(Stopped { done: 0, why: Errno::NOMEM });
         }
+        let (bytes, rest) = Self::as_it_may_fail(bytes, [Errno::AGAIN, Errno::NOMEM])?;
         let mut argument =
             raw::uffdio_copy { dst: to as u64, src: from as u64, len: bytes as u64, mode, copy: 0 };
         // SAFETY: as demanded.
         let result = unsafe { sys::ioctl(self.0, COPY, &raw mut argument) };
-        Self::outcome(result, argument.copy)
+        Self::outcome(result, argument.copy)?;
+        rest
     }
 
     /// Lifts the write protection of a range, where there is one, and wakes the threads that wait
@@ -227,6 +233,7 @@ impl Userfault {
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: the range is not registered (any more).
     pub fn unprotect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        failing::next().map_or(Ok(()), |_| Err(Errno::AGAIN))?;
         let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
         // SAFETY: as demanded; contents do not change.
@@ -239,6 +246,7 @@ impl Userfault {
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: a part of the range is not registered (any more).
     pub fn protect(self, start: usize, bytes: usize) -> Result<(), Errno> {
+        failing::next().map_or(Ok(()), |_| Err(Errno::AGAIN))?;
         let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         const MODE_WP: u64 = 1;
         let mut argument = raw::uffdio_writeprotect { range, mode: MODE_WP };
@@ -248,6 +256,7 @@ impl Userfault {
 
     /// Maps the zero page at missing pages.
     pub fn zero(self, to: usize, bytes: usize) -> Result<(), Stopped> {
+        let (bytes, rest) = Self::as_it_may_fail(bytes, [Errno::AGAIN, Errno::NOMEM])?;
         let mut argument = raw::uffdio_zeropage {
             range: raw::uffdio_range { start: to as u64, len: bytes as u64 },
             mode: 0,
@@ -255,7 +264,8 @@ impl Userfault {
         };
         // SAFETY: as demanded; only missing pages are filled.
         let result = unsafe { sys::ioctl(self.0, ZEROPAGE, &raw mut argument) };
-        Self::outcome(result, argument.zeropage)
+        Self::outcome(result, argument.zeropage)?;
+        rest
     }
 
     /// Checks that the page is in a mapping that is registered now. Changes nothing. Cost: 0.2 µs.
@@ -288,11 +298,29 @@ impl Userfault {
     /// The caller must know the state of every page of both ranges, and that `from` is registered
     /// (the kernel does not ask), so that a thread that touches a moved page is served.
     pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
+        let (bytes, rest) = Self::as_it_may_fail(bytes, [Errno::AGAIN, Errno::NOMEM, Errno::BUSY])?;
         let mut argument =
             raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
         // SAFETY: as demanded.
         let result = unsafe { sys::ioctl(self.0, MOVE, &raw mut argument) };
-        Self::outcome(result, argument.move_)
+        Self::outcome(result, argument.move_)?;
+        rest
+    }
+
+    /// How much of a request over `bytes` is made, and what is said when so much was done. All of
+    /// it, unless a test wants it to fail: with one of these errors, or after a half.
+    fn as_it_may_fail<const N: usize>(
+        bytes: usize,
+        errors: [Errno; N],
+    ) -> Result<(usize, Result<(), Stopped>), Stopped> {
+        let half = (bytes / 2).next_multiple_of(PAGE);
+        match failing::next() {
+            None => Ok((bytes, Ok(()))),
+            Some(failure) if half < bytes && failure.one_of([true, false]) => {
+                Ok((half, Err(Stopped { done: half, why: Errno::AGAIN })))
+            }
+            Some(failure) => Err(Stopped { done: 0, why: failure.one_of(errors) }),
+        }
     }
 
     /// Makes a missing page raise SIGBUS when it is touched.
@@ -332,8 +360,13 @@ impl Userfault {
         // SAFETY: a new mapping, which no other code knows.
         let page = unsafe { mmap_anonymous(core::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) }?;
         // Zeroes are put where nothing is: they do no harm to another process either.
+        // An error that passes says nothing about whose it is.
+        let mut fills = (0..FILLS_MAX).map(|_| self.zero(page as usize, PAGE));
+        let is_passing = |filled: &Result<(), Stopped>| {
+            matches!(filled, Err(Stopped { why: Errno::AGAIN | Errno::NOMEM, .. }))
+        };
         let is_filled = self.register(page as usize, PAGE, Watch::MoveTarget).is_ok()
-            && self.zero(page as usize, PAGE).is_ok();
+            && fills.find(|filled| !is_passing(filled)).is_some_and(|filled| filled.is_ok());
         let is_there = pagemap::now(pagemap, page as usize, 1).map(|now| now.present != 0);
         // SAFETY: mapped above, and nothing is there but zeroes. The page is unregistered first,
         // because this thread would be the reader of the event of an unmapping.

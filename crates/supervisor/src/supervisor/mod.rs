@@ -48,7 +48,11 @@ use crate::{
 use bounds::Offence;
 use change::LimitChange;
 use connection::{Connection, PendingFork};
-use folioswap_group::{counters::Counter, decisions::Scope, folio_orders::FolioOrders};
+use folioswap_group::{
+    counters::Counter,
+    decisions::{Failures, Scope},
+    folio_orders::FolioOrders,
+};
 use forwards::Forwards;
 use freeze::Frozen;
 use pagers::Settling;
@@ -105,6 +109,8 @@ pub struct Settings {
     pub outputs: Outputs,
     /// Whether members and the supervisor check every invariant now and then.
     pub validate: bool,
+    /// Calls of members that fail at random (for tests).
+    pub failures: Failures,
     /// The recording of every allocation and free, with `--trace`.
     pub recording: Option<Recording>,
     /// When the user started `run`.
@@ -219,6 +225,7 @@ impl Settings {
         if self.validate {
             writer.want_validation();
         }
+        writer.want_failures(self.failures);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     swap_option,
 };
 use folioswap_group::{
-    decisions::Scope,
+    decisions::{Failures, Scope},
     folio_orders::FolioOrders,
     protocol::{Kind, Message},
 };
@@ -335,6 +335,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
             timeline: None,
         },
         validate: true,
+        failures: Failures::default(),
         recording: (bits & 14 == 2).then(|| Recording::create("/dev/null".into()).expect("opens")),
         started: now,
     }
