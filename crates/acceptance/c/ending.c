@@ -91,5 +91,18 @@ int main(int argc, char **argv) {
         printf("went on\n");
         return 0;
     }
+    if (strcmp(how, "brink") == 0) {
+        // Shared memory takes all of the limit but for little, and the rest is needed at random.
+        size_t shared = strtoul(argv[3], 0, 10) << 10;
+        char *b = mmap(0, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        CHECK(b != MAP_FAILED);
+        for (size_t at = 0; at < shared; at += PAGE) b[at] = 1;
+        for (uint64_t i = 0; i < 20000; i++) {
+            uint64_t page = mix(i) % (bytes / PAGE);
+            check_page(a + page * PAGE, page, 1);
+        }
+        printf("went on\n");
+        return 0;
+    }
     FAIL("no such way to end: %s", how);
 }

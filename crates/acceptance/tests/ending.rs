@@ -288,6 +288,30 @@ fn a_limit_below_what_cannot_be_swapped() {
     panic!("{limit} MiB are not enough");
 }
 
+/// Where what cannot be swapped leaves hardly anything of the limit, a run goes on, or it is ended
+/// with the sum. In between it crawled for ever, 20 ms a fault: 3 226 faults in a minute.
+#[test]
+fn a_limit_just_above_what_cannot_be_swapped() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    for tenths in [600, 605, 610, 615, 620] {
+        let shared = (tenths * 1024 / 10).to_string();
+        let outcome = job(&["brink", "24", &shared]).under(job::engine(64 * MIB));
+        outcome.check_clean();
+        check_invariants(&outcome);
+        if outcome.code == Some(0) {
+            assert!(outcome.text().contains("went on"), "{}", outcome.describe());
+            continue;
+        }
+        assert_eq!(outcome.code, Some(137), "{}", outcome.describe());
+        assert_eq!(end(&outcome), "unmanaged_above_limit", "{}", outcome.describe());
+        let mut messages = outcome.stderr.lines().filter(|line| line.contains("ended CMD"));
+        let message = messages.next().unwrap_or_else(|| panic!("one message: {}", outcome.describe()));
+        assert!(message.contains(" (shared memory 6"), "{message}");
+    }
+}
+
 /// A signal at any moment of the start ends the command at once, and nothing of it is left.
 #[test]
 fn a_signal_at_any_moment_of_the_start() {

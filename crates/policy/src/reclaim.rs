@@ -11,8 +11,10 @@
 //! | [`division`] | division of a batch of write-backs between the evictor and a waiting thread |
 //! | [`handover`] | ownership of a plan between evictor and handler |
 //! | [`standstill`] | when a group is out of memory |
+//! | [`crawl`] | when a group is at its limit for good, though it serves faults |
 
 pub mod aging;
+pub mod crawl;
 pub mod division;
 pub mod handover;
 pub mod inactive;

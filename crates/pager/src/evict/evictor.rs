@@ -31,7 +31,8 @@ use folioswap_devices::Scratch;
 use folioswap_group::decisions::{GroupState, Scope};
 use folioswap_group::nested::Bound;
 use folioswap_group::protocol::{Kind, OutOfMemory};
-use folioswap_policy::reclaim::standstill::nothing_is_evictable;
+use folioswap_policy::reclaim::crawl::Fill;
+use folioswap_policy::reclaim::standstill::{nothing_is_evictable, swappable_bytes};
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
 
 /// The most bytes per second that threads can touch for the first time here.
@@ -345,8 +346,13 @@ impl Evictor {
         }
         let (sight, now) = (self.shortage.standstill.look(group, bound, freed), sys::now_ns());
         let certain = total.min(group.certain_charge_within(bound.group));
-        let crawls = group.decisions.scope() == Scope::Total
-            && self.shortage.standstill.crawls(certain, self.engine.stored_by(bound.group), limit, now);
+        let stored = match group.decisions.scope() {
+            Scope::Total => self.engine.stored_by(bound.group),
+            // There stored pages are no part of the charge.
+            Scope::Resident => 0,
+        };
+        let swappable = swappable_bytes(group, bound.group);
+        let crawls = self.shortage.standstill.crawls(Fill::of(limit, certain, swappable, stored), now);
         if self.shortage.standstill.is_final(sight, now) || crawls {
             // The limit is filled either by pages that no device takes any more, or by memory that
             // never could be swapped.

@@ -1,9 +1,10 @@
 //! The decision that a group is out of memory: it is at its limit, no member has anything left to
-//! give, and nothing changes.
+//! give, and nothing changes; or it only crawls ([`crawl`](crate::reclaim::crawl)).
 //!
 //! Time alone proves nothing: on a loaded machine an evictor that has work to do may not run for
 //! seconds.
 
+use crate::reclaim::crawl::{Crawl, Fill, Patience};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::group::Group;
 use folioswap_group::nested::Bound;
@@ -11,10 +12,6 @@ use folioswap_group::sums::saturating_sum;
 
 /// How long the group must be at its limit without any progress anywhere.
 const STUCK_NS: u64 = 3_000_000_000;
-/// How long a group whose stored pages take more than half of its limit may be at that limit
-/// without a break, although faults are served. Such a group loses the very pages that it needs for
-/// the next step, and each fault waits.
-const CRAWL_NS: u64 = 10_000_000_000;
 /// How often, in [`STUCK_NS`], an evictor must have found that no member had anything left to give.
 const WITNESSES: u32 = 100;
 
@@ -36,14 +33,13 @@ pub struct Standstill {
     witnesses: u32,
     /// Faults that the group had served then.
     served: u64,
-    /// The time when the group was last below its limit, or had space for its stored pages.
-    at_limit_since_ns: u64,
+    crawl: Crawl,
 }
 
 impl Standstill {
     /// Creates the state before the first observation.
     pub const fn new(now_ns: u64) -> Self {
-        Standstill { since_ns: now_ns, witnesses: 0, served: 0, at_limit_since_ns: now_ns }
+        Standstill { since_ns: now_ns, witnesses: 0, served: 0, crawl: Crawl::new() }
     }
 
     /// Looks at the group of this limit in `shared`, after `freed` bytes were taken.
@@ -61,13 +57,13 @@ impl Standstill {
         if nothing_is_evictable(shared, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
-    /// Whether the group only crawls, at a charge of `total` bytes of which `stored` are swapped
-    /// out. True means that there is no hope left; then the observation begins anew.
-    pub fn crawls(&mut self, total: u64, stored: u64, limit: u64, now_ns: u64) -> bool {
-        let is_full = total >= limit && stored > limit / 2;
-        let crawls = is_full && now_ns.saturating_sub(self.at_limit_since_ns) > CRAWL_NS;
-        if !is_full || crawls {
-            self.at_limit_since_ns = now_ns;
+    /// Notes how full the group is, and returns whether it only crawls: there is no hope left. Then
+    /// the observation begins anew.
+    pub fn crawls(&mut self, fill: Fill, now_ns: u64) -> bool {
+        self.crawl.look(fill, now_ns);
+        let crawls = self.crawl.exceeds(Patience::MEMBER, now_ns);
+        if crawls {
+            self.crawl = Crawl::new();
         }
         crawls
     }
@@ -89,6 +85,11 @@ impl Standstill {
         }
         is_final
     }
+}
+
+/// The bytes that the members of a group in `shared` could take out, as last measured.
+pub fn swappable_bytes(shared: Group<'_>, group: u32) -> u64 {
+    saturating_sum(shared.members_within(group).map(|member| member.evictable_bytes.load(Relaxed)))
 }
 
 /// Whether no member of a group in `shared` has anything left to give, as last measured.

@@ -31,10 +31,15 @@ impl Supervisor {
         let (has, needed) = (has.min(most), needed.min(most));
         let (outcome, message) = if reason == OutOfMemory::Unmanaged {
             let advice = size::suggest(needed.max(has));
+            let who = match self.settings.memory.group().live_members().count() {
+                1 => format!("process {pid} ({name}) has"),
+                _ => "all processes together have".to_owned(),
+            };
             let message = format!(
-                "process {pid} ({name}) has {} that cannot be swapped out, more than the limit of {limit} leaves; {ENDED}. \
-                 Give at least --memory {advice}",
-                size::show(has)
+                "{who} {}{} that cannot be swapped out, more than the limit of {limit} leaves; {ENDED}. Give at least \
+                 --memory {advice}",
+                size::show(has),
+                self.parts_of_unswappable()
             );
             (Outcome::UnmanagedAboveLimit, message)
         } else {

@@ -260,7 +260,7 @@ impl Supervisor {
             unmanaged: 0,
             unmanaged_peak: 0,
             excess_walks: 0,
-            shortage: Shortage::default(),
+            shortage: Shortage::new(Instant::now()),
             pages_lost: 0,
             totals: Totals::new(),
             recording,

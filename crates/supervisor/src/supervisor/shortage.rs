@@ -11,8 +11,12 @@
 use super::{Supervisor, connection::Role, freeze::Frozen, members::After};
 use crate::{processes::proc, size};
 use folioswap_group::{
-    counters::Gauge, decisions::Scope, group::Group, protocol::OutOfMemory, segment::Member,
+    counters::Gauge, decisions::Scope, group::Group, nested::WHOLE, protocol::OutOfMemory, segment::Member,
     sums::saturating_sum,
+};
+use folioswap_policy::reclaim::{
+    crawl::{Crawl, Fill, Patience},
+    standstill::swappable_bytes,
 };
 use std::{
     collections::HashSet,
@@ -22,9 +26,6 @@ use std::{
 /// How long each look must have found the group at its limit, and no fault served. Members report
 /// after 3 s of it (`standstill.rs` of the policies); our looks begin at another moment.
 const STILL: Duration = Duration::from_secs(2);
-/// How long each look must have found the group at its limit, more than half of which stored pages
-/// take, though faults are served. Members report after 10 s of it.
-const CRAWL: Duration = Duration::from_secs(8);
 /// The least time between two readings of the kernel's figures, as long as they contradict the
 /// segment.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -52,24 +53,15 @@ pub(super) struct Complaint {
     pub needed: u64,
 }
 
-/// How full the group is at one look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fill {
-    /// It is below its limit.
-    Below,
-    /// It is at its limit.
-    Full,
-    /// It is at its limit, and stored pages take more than half of that.
-    FullOfStored,
-}
-
 /// What the looks at the segment have found, and the report that waits for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shortage {
+    /// The moment from which the times of the looks are counted.
+    epoch: Instant,
     /// Faults that the group had served at the last look.
     served: u64,
     still_since: Option<Instant>,
-    crawls_since: Option<Instant>,
+    crawl: Crawl,
     complaint: Option<Complaint>,
     next_reading: Option<Instant>,
     /// Reports that the kernel's figures have contradicted.
@@ -77,6 +69,19 @@ pub(super) struct Shortage {
 }
 
 impl Shortage {
+    /// The state before the first look.
+    pub(super) fn new(now: Instant) -> Self {
+        Shortage {
+            epoch: now,
+            served: 0,
+            still_since: None,
+            crawl: Crawl::new(),
+            complaint: None,
+            next_reading: None,
+            refuted: 0,
+        }
+    }
+
     /// Notes a report. One that is open already stays.
     fn report(&mut self, complaint: Complaint) {
         self.complaint.get_or_insert(complaint);
@@ -94,21 +99,22 @@ impl Shortage {
             (self.served, self.still_since) = (served, None);
         }
         self.still_since.get_or_insert(now);
-        match fill {
-            Fill::FullOfStored => _ = self.crawls_since.get_or_insert(now),
-            Fill::Full | Fill::Below => self.crawls_since = None,
-        }
+        self.crawl.look(fill, self.nanoseconds(now));
     }
 
     /// Forgets what was seen, and the open report.
     pub(super) fn begin_anew(&mut self) {
-        *self = Shortage { refuted: self.refuted, ..Shortage::default() };
+        *self = Shortage { refuted: self.refuted, ..Shortage::new(self.epoch) };
+    }
+
+    fn nanoseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_nanos() as u64
     }
 
     /// The open report, if the looks agree with it and the kernel may be asked.
     fn plausible(&self, now: Instant) -> Option<Complaint> {
-        let lasts = |since: Option<Instant>, least| since.is_some_and(|since| now >= since + least);
-        let agreed = lasts(self.still_since, STILL) || lasts(self.crawls_since, CRAWL);
+        let stands_still = self.still_since.is_some_and(|since| now >= since + STILL);
+        let agreed = stands_still || self.crawl.exceeds(Patience::SUPERVISOR, self.nanoseconds(now));
         let may_read = self.next_reading.is_none_or(|next| now >= next);
         self.complaint.filter(|_| agreed && may_read)
     }
@@ -180,13 +186,39 @@ impl Supervisor {
     /// How full the group is, by what its members have measured.
     fn fill(&self) -> Fill {
         let (group, limit) = (self.settings.memory.group(), self.settings.bound());
-        if group.certain_charge_bytes() < limit {
-            return Fill::Below;
-        }
-        let stored = stored_bytes(group).saturating_add(self.clusters.memory_bytes());
-        // In the other scope the stored pages are no part of the charge.
-        let is_stored = self.settings.scope == Scope::Total && stored > limit / 2;
-        if is_stored { Fill::FullOfStored } else { Fill::Full }
+        let stored = match self.settings.scope {
+            Scope::Total => stored_bytes(group).saturating_add(self.clusters.memory_bytes()),
+            // There the stored pages are no part of the charge.
+            Scope::Resident => 0,
+        };
+        Fill::of(limit, group.certain_charge_bytes(), swappable_bytes(group, WHOLE), stored)
+    }
+
+    /// What stands behind the sum that cannot be swapped out: its parts by the kernel's figures, in
+    /// brackets; nothing if they are small.
+    pub(super) fn parts_of_unswappable(&self) -> String {
+        const SMALL: u64 = 2 << 20;
+        let pids: HashSet<u32> = self
+            .connections
+            .iter()
+            .filter(|connection| matches!(connection.role, Role::Member(_)))
+            .map(|connection| connection.pid)
+            .collect();
+        let memories = pids.into_iter().filter_map(proc::memory);
+        let parts = match self.settings.scope {
+            Scope::Total => [
+                ("shared memory", saturating_sum(memories.map(|memory| memory.shared))),
+                ("swapped pages, compressed", stored_bytes(self.settings.memory.group())),
+                ("memory that is not managed", self.unmanaged),
+            ],
+            Scope::Resident => [("", 0), ("", 0), ("memory that is not managed", self.unmanaged)],
+        };
+        let named: Vec<_> = parts
+            .into_iter()
+            .filter(|&(_, bytes)| bytes >= SMALL)
+            .map(|(what, bytes)| format!("{what} {}", size::show(bytes)))
+            .collect();
+        if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
     }
 
     /// The charge of the group by the kernel's figures: as the members count it, but from what the

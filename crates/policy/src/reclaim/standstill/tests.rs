@@ -31,13 +31,10 @@ fn any_progress_begins_it_anew() {
 }
 
 #[test]
-fn who_is_never_below_a_limit_that_the_store_fills_crawls() {
-    const SECOND: u64 = 1_000_000_000;
+fn a_group_that_crawls_is_said_once() {
     let mut standstill = Standstill::new(0);
-    assert!(!standstill.crawls(100, 60, 100, 9 * SECOND));
-    assert!(!standstill.crawls(99, 60, 100, 10 * SECOND), "below it for a moment");
-    assert!(!standstill.crawls(105, 60, 100, 19 * SECOND));
-    assert!(standstill.crawls(105, 60, 100, 21 * SECOND));
-    assert!(!standstill.crawls(105, 60, 100, 22 * SECOND), "it is said once");
-    assert!(!standstill.crawls(105, 50, 100, 40 * SECOND), "what fills it is not the store");
+    assert!(!standstill.crawls(Fill::FullOfStored, 0));
+    assert!(!standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns - 1));
+    assert!(standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns));
+    assert!(!standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns + 1));
 }

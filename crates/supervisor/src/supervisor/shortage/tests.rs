@@ -9,7 +9,7 @@ fn complaint() -> Complaint {
 /// A group that was looked at for so long and found so each time, while so many faults were served
 /// between two looks, and at whose beginning a member complained.
 fn after(time: Duration, fill: Fill, faults: u64) -> (Shortage, Instant) {
-    let (mut shortage, start) = (Shortage::default(), Instant::now());
+    let (mut shortage, start) = (Shortage::new(Instant::now()), Instant::now());
     shortage.report(complaint());
     let looks = time.as_millis() / LOOK.as_millis();
     (0..=looks as u32).for_each(|look| shortage.look(fill, faults * u64::from(look), start + LOOK * look));
@@ -25,15 +25,28 @@ fn a_group_that_stands_still_at_its_limit_is_believed_to_be_out_of_memory() {
 
 #[test]
 fn a_group_that_serves_faults_goes_on() {
-    let (shortage, now) = after(10 * CRAWL, Fill::Full, 1);
+    let (shortage, now) = after(10 * crawl(), Fill::Full, 1);
+    assert_eq!(shortage.plausible(now), None);
+}
+
+fn crawl() -> Duration {
+    Duration::from_nanos(Patience::SUPERVISOR.stored_ns)
+}
+
+#[test]
+fn a_group_full_of_what_cannot_leave_may_only_crawl() {
+    let patience = Duration::from_nanos(Patience::SUPERVISOR.unswappable_ns);
+    let (shortage, now) = after(patience, Fill::FullOfUnswappable, 1);
+    assert_eq!(shortage.plausible(now), Some(complaint()));
+    let (shortage, now) = after(patience - LOOK, Fill::FullOfUnswappable, 1);
     assert_eq!(shortage.plausible(now), None);
 }
 
 #[test]
 fn a_group_full_of_stored_pages_may_only_crawl() {
-    let (shortage, now) = after(CRAWL, Fill::FullOfStored, 1);
+    let (shortage, now) = after(crawl(), Fill::FullOfStored, 1);
     assert_eq!(shortage.plausible(now), Some(complaint()));
-    let (mut shortage, now) = after(CRAWL - LOOK, Fill::FullOfStored, 1);
+    let (mut shortage, now) = after(crawl() - LOOK, Fill::FullOfStored, 1);
     assert_eq!(shortage.plausible(now), None);
     shortage.look(Fill::Full, 1000, now);
     shortage.look(Fill::FullOfStored, 1001, now + LOOK);
