@@ -2,8 +2,9 @@
 //!
 //! It makes the engine, starts the handler thread, and interposes the few C library functions whose
 //! meaning must be kept: fork (by fork handlers), exec and the functions that start a shell (a new
-//! image stays managed), thread creation (control blocks stay resident), madvise, mmap, mremap,
-//! mlockall and brk. The kernel tells the pager everything else.
+//! image stays managed), thread creation and what the kernel uses of mutexes (control blocks and
+//! those mutexes stay resident), madvise, mmap, mremap, mlockall and brk. The kernel tells the
+//! pager everything else.
 //!
 //! The agent is `no_std`, has no allocator, and depends on no version of the C library: every
 //! function of the C library that it calls is looked up by name, and only in the program's own
@@ -14,6 +15,7 @@ mod bytes;
 mod environment;
 mod exec;
 mod instruments;
+mod kernel_words;
 mod libc;
 mod locking;
 mod mappings;

@@ -3,12 +3,20 @@
 use crate::engine::Engine;
 use crate::engine::requests::Request;
 use crate::engine::threads::Life;
+use crate::kernel::futex::{self, Sharing};
 use crate::kernel::ranges::Ranges;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
+use rustix::mm::{Advice, madvise};
+
+/// How often, and how far apart, a thread looks whether the pager has followed its request. An
+/// evictor that was woken does so in its next pass; one that stands still for longer than all looks
+/// together waits for a fork or for a device, and takes nothing out meanwhile.
+const LOOKS_FOR_ROUNDS: u32 = 1000;
+const LOOK_FOR_ROUNDS_NS: u64 = 200_000;
 
 /// The program's mappings, as far as the engine manages them.
 #[repr(C)]
@@ -53,6 +61,26 @@ impl Engine {
     /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).
     pub fn keep_resident(&self, start: usize, end: usize) {
         self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
+    }
+
+    /// As [`Engine::keep_resident`], and returns when the pager knows of it and the pages are in
+    /// memory, writable. Then they leave no more, and no fork protects them. Threads of the
+    /// program.
+    pub fn keep_resident_from_now(&self, start: usize, end: usize) {
+        self.keep_resident(start, end);
+        let before = self.requests.rounds();
+        for _ in 0..LOOKS_FOR_ROUNDS {
+            let rounds = self.requests.rounds();
+            if !self.is_ours() || self.life() == Life::Unmanaged || rounds.wrapping_sub(before) >= 2 {
+                break;
+            }
+            futex::post(&self.member().wake, Sharing::Shared);
+            futex::wait(self.requests.rounds_word(), rounds, LOOK_FOR_ROUNDS_NS, Sharing::Private);
+        }
+        let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
+        // SAFETY: bringing pages in changes no contents. Where the range is not the program's, the
+        // kernel refuses, and the program's own use of it fails as well.
+        let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxPopulateWrite) };
     }
 
     pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {

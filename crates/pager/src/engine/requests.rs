@@ -2,8 +2,8 @@
 //! program may fault at any instruction, and a thread that faults while it holds a lock of the
 //! pager would wait for the pager for ever.
 
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// The most requests that can wait.
 const PLACES: usize = 128;
@@ -32,12 +32,16 @@ const TAKEN: usize = usize::MAX;
 
 /// The cells. All-zero is "none waits".
 #[repr(C)]
-pub struct Requests([RequestCell; PLACES]);
+pub struct Requests {
+    cells: [RequestCell; PLACES],
+    /// Counts the rounds in which all cells were looked at.
+    rounds: AtomicU32,
+}
 
 impl Requests {
     /// Leaves a request; false when all cells are taken: the caller tries again.
     pub fn post(&self, request: Request, start: usize, end: usize) -> bool {
-        for place in &self.0 {
+        for place in &self.cells {
             if place.state.compare_exchange(0, TAKEN, Acquire, Relaxed).is_ok() {
                 place.start.store(start, Relaxed);
                 place.end.store(end, Relaxed);
@@ -50,7 +54,7 @@ impl Requests {
 
     /// Passes all requests that are complete to `each`, and frees their cells.
     pub fn take(&self, mut each: impl FnMut(Request, usize, usize)) {
-        for place in &self.0 {
+        for place in &self.cells {
             let request = match place.state.load(Acquire) {
                 1 => Request::KeepResident,
                 2 => Request::HugePages,
@@ -60,6 +64,19 @@ impl Requests {
             each(request, place.start.load(Relaxed), place.end.load(Relaxed));
             place.state.store(0, Release);
         }
+        self.rounds.fetch_add(1, Release);
+    }
+
+    /// How often the cells were looked at. A request that was left before is followed when two more
+    /// rounds have ended: the first may have passed its cell already.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.load(Acquire)
+    }
+
+    /// The word of [`Requests::rounds`], for a thread that waits a moment for it to change. Nobody
+    /// wakes that thread.
+    pub fn rounds_word(&self) -> &AtomicU32 {
+        &self.rounds
     }
 }
 

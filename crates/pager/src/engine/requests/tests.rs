@@ -28,3 +28,26 @@ fn every_request_arrives_once() {
     seen.sort_unstable();
     assert_eq!(seen, (0..4000).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_request_has_arrived_when_two_more_rounds_have_ended() {
+    // SAFETY: all-zero is a valid value.
+    let requests = unsafe { Box::<Requests>::new_zeroed().assume_init() };
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let requests = &requests;
+        let arrived = scope.spawn(move || {
+            assert!(requests.post(Request::KeepResident, 1, 2));
+            let before = requests.rounds();
+            while requests.rounds().wrapping_sub(before) < 2 {
+                std::thread::yield_now();
+            }
+            requests.cells.iter().all(|cell| cell.state.load(Acquire) == 0)
+        });
+        while !arrived.is_finished() {
+            requests.take(|_, start, _| seen.push(start));
+        }
+        assert!(arrived.join().expect("the thread ends"), "the cell is free");
+    });
+    assert_eq!(seen, [1]);
+}

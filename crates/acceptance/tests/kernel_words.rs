@@ -1,0 +1,36 @@
+//! Words that the kernel reads and writes where it cannot wait for a page: mutexes whose owner
+//! ends, or which the kernel hands over, and the word that it clears at a thread's end.
+
+use folioswap_acceptance::MIB;
+use folioswap_acceptance::job::{self, Job};
+use folioswap_acceptance::programs::c_program;
+use std::time::Duration;
+
+fn case(name: &str) {
+    let program = c_program("kernel_words", "", &[]);
+    let job = Job::new([program.as_os_str(), name.as_ref(), "96".as_ref()]).timeout(Duration::from_secs(120));
+    let outcome = job.within(40 * MIB);
+    job::report(name, &outcome);
+    job::check_swapped(&outcome, 40 * MIB);
+    assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_robust_mutex_tells_of_its_owner_s_end() {
+    case("robust");
+}
+
+#[test]
+fn so_does_one_that_passes_on_priority() {
+    case("robust-inheriting");
+}
+
+#[test]
+fn a_mutex_that_passes_on_priority_is_handed_over() {
+    case("inheriting");
+}
+
+#[test]
+fn the_word_of_a_thread_is_cleared_when_it_ends() {
+    case("cleared");
+}
