@@ -204,6 +204,28 @@ fn discard_done_goes_to_free_and_a_deferred_one_back_to_discard() {
 }
 
 #[test]
+fn a_run_of_the_discards_does_all_that_wait() {
+    let swap = engine(8);
+    let flags = DeviceFlags::DISCARD;
+    let device = swap.swapon(DeviceSpec { flags, ..DeviceSpec::new(2048) }).unwrap();
+    let whole: Vec<SwapEntry> = (1..=3).map(|folio| take(&swap, CPU0, 9, folio)).collect();
+    whole.iter().zip(1..).for_each(|(entry, folio)| give(&swap, *entry, 9, folio));
+    assert_eq!(swap.discards_pending(device), 3);
+    assert_eq!(swap.run_discards(device, &Ran), 3);
+    assert_eq!(swap.discards_pending(device), 0);
+    swap.validate().unwrap();
+}
+
+/// Discards take no time.
+struct Ran;
+
+impl Hooks for Ran {
+    fn discard(&self, _device: DeviceId, _first: u64, _slots: u32) -> DiscardOutcome {
+        DiscardOutcome::Done
+    }
+}
+
+#[test]
 fn relocation_never_touches_a_discard_cluster() {
     let swap = engine(8);
     let flags = DeviceFlags::DISCARD;
