@@ -13,7 +13,11 @@ queue. Times come from measured costs of locks, steps and pages (`folioswap
 lab calibrate`), never from the published figures. Each table says how much
 changes if an assumption does: lines that move between CPUs 4 x slower,
 programs without time of their own, pages that cost 4 x more outside the
-allocator.
+allocator, and for series 4 a lock within each device, held for 1/20 or 1/10
+of a page.
+
+`--fill published` takes devices so small that before series 1 as many folios
+find no room as were published: four builds, of 64 kB and of all sizes.
 
 The costs that come with folioswap are used unless --costs names others; the
 same costs give the same figures on every host.
@@ -37,10 +41,10 @@ pub struct ContentionArguments {
     /// build has 29]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub tasks_per_job: Option<u32>,
-    /// Sizes of series 1's device, as the part of it in percent that the build needs at most
-    /// [default: 78,97; quick: 97]
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(5..=100))]
-    pub fill: Option<Vec<u32>>,
+    /// Sizes of series 1's device: the part of it in percent that the build needs at most, or
+    /// `published`, as full as the published ones [default: 78,97,published; quick: 97,published]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = fill)]
+    pub fill: Option<Vec<contention::FillChoice>>,
     /// Divide the memory of series 4's tasks (2 GiB each) by this [default: 16; quick: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub scale: Option<u32>,
@@ -48,6 +52,14 @@ pub struct ContentionArguments {
     /// folioswap]
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+}
+
+fn fill(text: &str) -> Result<contention::FillChoice, String> {
+    if text == "published" {
+        return Ok(contention::FillChoice::Published);
+    }
+    let percent = text.parse().ok().filter(|percent| (5..=100).contains(percent));
+    percent.map(contention::FillChoice::Peak).ok_or_else(|| "5 to 100, or published".to_owned())
 }
 
 fn series(text: &str) -> Result<u32, String> {

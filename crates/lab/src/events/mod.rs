@@ -10,6 +10,7 @@
 //! | To find | look in |
 //! |---|---|
 //! | clocks, queues, coroutines | `simulator.rs` |
+//! | the locks | `locks.rs` |
 //! | times, and locks by name | `figures.rs` |
 //! | the costs, and the file that keeps them | `costs.rs` |
 //! | how they are measured on the running machine | `calibrate.rs` |
@@ -18,10 +19,11 @@
 mod calibrate;
 mod costs;
 mod figures;
+mod locks;
 mod simulator;
 
 pub use calibrate::{CalibrateError, calibrate};
 pub use costs::{Costs, CostsError, CostsFile, PagesBy};
 pub use figures::{LockWaits, Simulation, Times};
 pub use simulator::{Deadlock, Simulated};
-pub(crate) use simulator::{Spent, block, simulate, spend, wake};
+pub(crate) use simulator::{Spent, block, hold_store, simulate, spend, wake};

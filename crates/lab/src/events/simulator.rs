@@ -4,14 +4,14 @@
 
 use super::costs::Costs;
 use super::figures::{LockWaits, Simulation, Times};
+use super::locks::{Lock, Locks, NOBODY, Named};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use folioswap_slots::{LockName, Relax, Step};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
-const NOBODY: u32 = u32::MAX;
 const PS_PER_NS: f64 = 1000.0;
 /// Stack of a coroutine: the allocator's deepest path takes a few KiB.
 const STACK_BYTES: usize = 256 << 10;
@@ -33,65 +33,6 @@ pub(crate) enum Spent {
     Pages,
     /// In the allocator.
     Allocator,
-}
-
-#[derive(Clone)]
-struct Lock {
-    owner: u32,
-    /// The last CPU that held it: its cache has the line.
-    last: u32,
-    since: u64,
-    queue: VecDeque<u32>,
-    acquired: u64,
-    waited: u64,
-    refused: u64,
-    wait_ps: u64,
-    held_ps: u64,
-    queue_max: u32,
-}
-
-impl Default for Lock {
-    fn default() -> Lock {
-        Lock {
-            owner: NOBODY,
-            last: NOBODY,
-            since: 0,
-            queue: VecDeque::new(),
-            acquired: 0,
-            waited: 0,
-            refused: 0,
-            wait_ps: 0,
-            held_ps: 0,
-            queue_max: 0,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Locks {
-    clusters: Vec<Vec<Lock>>,
-    lists: Vec<Lock>,
-    available: Lock,
-}
-
-impl Locks {
-    fn get(&mut self, name: LockName) -> &mut Lock {
-        match name {
-            LockName::Cluster { device, index } => {
-                let clusters = at(&mut self.clusters, device);
-                at(clusters, index)
-            }
-            LockName::Lists { device } => at(&mut self.lists, device),
-            LockName::Available => &mut self.available,
-        }
-    }
-}
-
-fn at<T: Default + Clone>(all: &mut Vec<T>, index: u32) -> &mut T {
-    if all.len() <= index as usize {
-        all.resize(index as usize + 1, T::default());
-    }
-    &mut all[index as usize]
 }
 
 #[derive(Clone, Copy)]
@@ -215,6 +156,81 @@ pub(crate) fn wake(cpu: u32) {
     });
 }
 
+/// Waits until the running CPU may take the lock.
+fn before_lock(name: Named) {
+    with(|world| {
+        let cost = world.costs.lock;
+        world.charge(Spent::Allocator, cost);
+    });
+    in_order();
+    let queued = with(|world| {
+        let me = world.current;
+        let lock = world.locks.get(name);
+        if lock.owner == NOBODY {
+            return false;
+        }
+        lock.queue.push_back(me);
+        lock.queue_max = lock.queue_max.max(lock.queue.len() as u32);
+        let cpu = world.me();
+        cpu.blocked_since = cpu.clock;
+        true
+    });
+    if queued == Some(true) {
+        suspend(Suspend::Blocked);
+    }
+}
+
+/// The running CPU has the lock.
+fn locked(name: Named) {
+    with(|world| {
+        let me = world.current;
+        let now = world.me().clock;
+        let lock = world.locks.get(name);
+        lock.owner = me;
+        lock.since = now;
+        lock.acquired += 1;
+        let elsewhere = lock.last != me && lock.last != NOBODY;
+        let mut cost = if elsewhere { world.costs.transfer } else { 0 };
+        if matches!(name, Named::Slots(LockName::Lists { .. } | LockName::Available)) {
+            cost += world.costs.list;
+        }
+        world.charge(Spent::Allocator, cost);
+    });
+}
+
+/// The running CPU drops the lock.
+fn before_unlock(name: Named) {
+    in_order();
+    with(|world| {
+        let now = world.me().clock;
+        let lock = world.locks.get(name);
+        if lock.owner == NOBODY {
+            return;
+        }
+        lock.held_ps += now - lock.since;
+        lock.last = lock.owner;
+        lock.owner = NOBODY;
+        let Some(next) = lock.queue.pop_front() else { return };
+        let cpu = &mut world.cpus[next as usize];
+        let waited = now - cpu.blocked_since;
+        cpu.clock = now;
+        lock.waited += 1;
+        lock.wait_ps += waited;
+        // Nobody else can take it before: the next holder's turn comes first.
+        lock.owner = next;
+        world.spent_ps[LOCK_WAIT] += waited;
+        world.push(HANDED, next);
+    });
+}
+
+/// Works for `ns` nanoseconds under the lock within the device `store`.
+pub(crate) fn hold_store(store: u32, kind: Spent, ns: f64) {
+    before_lock(Named::Store(store));
+    locked(Named::Store(store));
+    spend(kind, ns);
+    before_unlock(Named::Store(store));
+}
+
 /// The [`Relax`] of a simulated CPU. Outside of a simulation it does nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Simulated;
@@ -229,26 +245,7 @@ impl Relax for Simulated {
     }
 
     fn before_lock(name: LockName) {
-        with(|world| {
-            let cost = world.costs.lock;
-            world.charge(Spent::Allocator, cost);
-        });
-        in_order();
-        let queued = with(|world| {
-            let me = world.current;
-            let lock = world.locks.get(name);
-            if lock.owner == NOBODY {
-                return false;
-            }
-            lock.queue.push_back(me);
-            lock.queue_max = lock.queue_max.max(lock.queue.len() as u32);
-            let cpu = world.me();
-            cpu.blocked_since = cpu.clock;
-            true
-        });
-        if queued == Some(true) {
-            suspend(Suspend::Blocked);
-        }
+        before_lock(Named::Slots(name));
     }
 
     fn before_try(name: LockName) {
@@ -258,50 +255,17 @@ impl Relax for Simulated {
         });
         in_order();
         with(|world| {
-            let lock = world.locks.get(name);
+            let lock = world.locks.get(Named::Slots(name));
             lock.refused += u64::from(lock.owner != NOBODY);
         });
     }
 
     fn locked(name: LockName) {
-        with(|world| {
-            let me = world.current;
-            let now = world.me().clock;
-            let lock = world.locks.get(name);
-            lock.owner = me;
-            lock.since = now;
-            lock.acquired += 1;
-            let elsewhere = lock.last != me && lock.last != NOBODY;
-            let mut cost = if elsewhere { world.costs.transfer } else { 0 };
-            if matches!(name, LockName::Lists { .. } | LockName::Available) {
-                cost += world.costs.list;
-            }
-            world.charge(Spent::Allocator, cost);
-        });
+        locked(Named::Slots(name));
     }
 
     fn before_unlock(name: LockName) {
-        in_order();
-        with(|world| {
-            let now = world.me().clock;
-            let lock = world.locks.get(name);
-            if lock.owner == NOBODY {
-                return;
-            }
-            lock.held_ps += now - lock.since;
-            lock.last = lock.owner;
-            lock.owner = NOBODY;
-            let Some(next) = lock.queue.pop_front() else { return };
-            let cpu = &mut world.cpus[next as usize];
-            let waited = now - cpu.blocked_since;
-            cpu.clock = now;
-            lock.waited += 1;
-            lock.wait_ps += waited;
-            // Nobody else can take it before: the next holder's turn comes first.
-            lock.owner = next;
-            world.spent_ps[LOCK_WAIT] += waited;
-            world.push(HANDED, next);
-        });
+        before_unlock(Named::Slots(name));
     }
 
     fn step(step: Step) {
@@ -428,6 +392,9 @@ impl World {
         let mut locks = vec![named("available list".to_owned(), &self.locks.available)];
         for (device, lock) in self.locks.lists.iter().enumerate() {
             locks.push(named(format!("lists of device {device}"), lock));
+        }
+        for (device, lock) in self.locks.stores.iter().enumerate() {
+            locks.push(named(format!("inside device {device}"), lock));
         }
         let mut clusters: Vec<LockWaits> = Vec::new();
         let mut all = LockWaits { name: "all clusters".to_owned(), ..LockWaits::default() };

@@ -4,12 +4,16 @@
 use crate::build::BuildError;
 use crate::events::{Costs, CostsFile, LockWaits};
 use crate::parallel::parallel;
-use crate::policies::PolicyName;
-use crate::replay::{SimulateError, SimulatedReplay, SimulatedReplayed, TooManyClusters, simulate};
+use crate::replay::{
+    ReplayError, SimulateError, SimulatedReplay, SimulatedReplayed, TooManyClusters, simulate,
+};
+use cases::cases;
+pub use cases::{Build, Case, Fill, FillChoice};
 use folioswap_report::{Bar, Chart, Progress, Report, Show, Table, percent};
-use load::{load, tasks_of};
+use load::load;
 use serde::Serialize;
 
+mod cases;
 mod load;
 
 /// A published experiment.
@@ -48,20 +52,22 @@ pub struct Options {
     pub tasks_per_job: u32,
     /// Divisor of the memory of series 4's tasks.
     pub scale: u32,
-    /// Fills of the device in series 1, percent.
-    pub fills: Vec<u32>,
+    /// Sizes of the device in series 1.
+    pub fills: Vec<FillChoice>,
 }
 
 impl Options {
     /// Some minutes on two cores.
     pub fn full() -> Options {
         let series = vec![Series::ClusterScan, Series::SlotCache, Series::RoundRobin];
-        Options { series, cpus: vec![96, 384], tasks_per_job: 4, scale: 16, fills: vec![78, 97] }
+        let fills = vec![FillChoice::Peak(78), FillChoice::Peak(97), FillChoice::Published];
+        Options { series, cpus: vec![96, 384], tasks_per_job: 4, scale: 16, fills }
     }
 
     /// About a minute on two cores.
     pub fn quick() -> Options {
-        Options { cpus: vec![96], tasks_per_job: 1, scale: 128, fills: vec![97], ..Options::full() }
+        let fills = vec![FillChoice::Peak(97), FillChoice::Published];
+        Options { cpus: vec![96], tasks_per_job: 1, scale: 128, fills, ..Options::full() }
     }
 }
 
@@ -77,14 +83,27 @@ pub enum Assumption {
     NoProgram,
     /// Pages cost four times as much outside the allocator.
     DearPages,
+    /// A lock within the device is held for a twentieth of each page's cost. The kernel's zram has
+    /// such locks; how long it holds them was not measured.
+    DeviceLock,
+    /// The same for a tenth.
+    LongDeviceLock,
 }
 
 impl Assumption {
-    const ALL: [Assumption; 4] =
-        [Assumption::AsMeasured, Assumption::SlowLines, Assumption::NoProgram, Assumption::DearPages];
+    /// Those that are tried for a series.
+    const fn of(series: Series) -> &'static [Assumption] {
+        use Assumption::{AsMeasured, DearPages, DeviceLock, LongDeviceLock, NoProgram, SlowLines};
+        match series {
+            Series::ClusterScan | Series::SlotCache => &[AsMeasured, SlowLines, NoProgram, DearPages],
+            Series::RoundRobin => &[AsMeasured, SlowLines, NoProgram, DearPages, DeviceLock, LongDeviceLock],
+        }
+    }
 
     const fn name(self) -> &'static str {
         match self {
+            Assumption::DeviceLock => "device locked for 1/20 of a page",
+            Assumption::LongDeviceLock => "device locked for 1/10 of a page",
             Assumption::AsMeasured => "as measured",
             Assumption::SlowLines => "lines move 4 x slower",
             Assumption::NoProgram => "no program time",
@@ -92,34 +111,23 @@ impl Assumption {
         }
     }
 
-    fn apply(self, costs: &Costs) -> (Costs, f64) {
+    /// The changed costs, the factor on program time, and the share of [`SimulatedReplay`]'s
+    /// `device_lock`.
+    fn apply(self, costs: &Costs) -> (Costs, f64, f64) {
         let mut costs = *costs;
         match self {
             Assumption::AsMeasured => {}
             Assumption::SlowLines => costs.transfer_ns *= 4.0,
-            Assumption::NoProgram => return (costs, 0.0),
+            Assumption::NoProgram => return (costs, 0.0, 0.0),
             Assumption::DearPages => {
                 costs.page_out_ns *= 4.0;
                 costs.page_in_ns *= 4.0;
             }
+            Assumption::DeviceLock => return (costs, 1.0, 0.05),
+            Assumption::LongDeviceLock => return (costs, 1.0, 0.1),
         }
-        (costs, 1.0)
+        (costs, 1.0, 0.0)
     }
-}
-
-/// What all policies of a comparison replay.
-#[derive(Debug, Clone, Serialize)]
-pub struct Case {
-    /// The series.
-    pub series: Series,
-    /// Logical CPUs.
-    pub cpus: u32,
-    /// The part of the device that is used at the peak, percent; 0: does not matter.
-    pub fill: u32,
-    /// The title in the table.
-    pub title: String,
-    /// Steps: the name of each, its policy, and its published system time in seconds.
-    pub steps: Vec<(&'static str, PolicyName, Option<f64>)>,
 }
 
 /// A simulated run.
@@ -144,68 +152,12 @@ pub enum ContentionError {
     /// The trace is too large.
     #[error(transparent)]
     Size(#[from] TooManyClusters),
+    /// A replay that looks for the device's size failed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// A simulation failed.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
-}
-
-fn cases(options: &Options) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for &series in &options.series {
-        for &cpus in &options.cpus {
-            match series {
-                Series::ClusterScan => {
-                    for &fill in &options.fills {
-                        let published = match fill {
-                            78 => [10230.22, 5527.90, 5538.3].map(Some),
-                            97 => [21929.17, 6121.01, 6145.3].map(Some),
-                            _ => [None; 3],
-                        };
-                        cases.push(Case {
-                            series,
-                            cpus,
-                            fill,
-                            title: format!(
-                                "series 1, build with 64 kB folios, zram {fill} % full, {cpus} CPUs"
-                            ),
-                            steps: vec![
-                                ("before", PolicyName::ScanAll, published[0]),
-                                ("patch 1", PolicyName::ScanOne, published[1]),
-                                ("patch 2", PolicyName::NonfullFirst, published[2]),
-                                ("today", PolicyName::Current, None),
-                            ],
-                        });
-                    }
-                }
-                Series::SlotCache => cases.push(Case {
-                    series,
-                    cpus,
-                    fill: 0,
-                    title: format!("series 2, build with 4 kB pages, {cpus} CPUs"),
-                    steps: vec![
-                        ("before", PolicyName::Linux6_14, Some(6445.69)),
-                        ("after", PolicyName::Linux6_15, Some(6408.80)),
-                        ("today", PolicyName::Current, None),
-                    ],
-                }),
-                Series::RoundRobin => cases.push(Case {
-                    series,
-                    cpus,
-                    fill: 0,
-                    title: format!(
-                        "series 4, {} tasks to 4 zram devices on nodes 0 to 3 of 8",
-                        tasks_of(cpus)
-                    ),
-                    steps: vec![
-                        ("before", PolicyName::Linux6_18, Some(637.92)),
-                        ("after", PolicyName::Linux6_19, Some(526.74)),
-                        ("today", PolicyName::Current, None),
-                    ],
-                }),
-            }
-        }
-    }
-    cases
 }
 
 /// Simulates all cases. Assumptions other than the measured ones are tried at the first number of
@@ -217,7 +169,8 @@ pub fn run(options: &Options, costs: &Costs, show: Show) -> Result<Vec<Outcome>,
     let cases = cases(options);
     let assumptions = |case: &Case| {
         let all = options.cpus.first() == Some(&case.cpus);
-        if all { &Assumption::ALL[..] } else { &Assumption::ALL[..1] }
+        let known = Assumption::of(case.series);
+        if all { known } else { &known[..1] }
     };
     let total = cases.iter().map(|case| case.steps.len() * assumptions(case).len()).sum();
     let progress = Progress::new(show, total);
@@ -230,11 +183,11 @@ pub fn run(options: &Options, costs: &Costs, show: Show) -> Result<Vec<Outcome>,
             .flat_map(|assumption| (0..case.steps.len()).map(|step| (*assumption, step)))
             .collect();
         let results = parallel(&runs, |(assumption, step)| {
-            let (costs, program_time) = assumption.apply(costs);
+            let (costs, program_time, device_lock) = assumption.apply(costs);
             let (name, policy, _) = case.steps[*step];
             let devices = load.devices.clone();
             let nodes = load.nodes.clone();
-            let replay = SimulatedReplay { policy, devices, nodes, costs, program_time };
+            let replay = SimulatedReplay { policy, devices, nodes, costs, program_time, device_lock };
             let result = simulate(&load.prepared, &replay);
             progress.done(&format!("{}, {name}, {}", case.title, assumption.name()));
             result
@@ -306,7 +259,8 @@ pub fn report(options: &Options, file: &CostsFile, outcomes: &[Outcome]) -> Repo
             "the published system time contains forks, file accesses, page tables and the memory group's own locks, which are not modelled: their cost is the same before and after, so the model's ratios are further from 1 than published ones where locks matter equally".to_owned(),
             "the published machine has two threads a core; here each logical CPU is as fast as the measured one".to_owned(),
             "memory lines of cluster tables and counters that move between CPUs cost nothing beside the lock's own line".to_owned(),
-            "what the build needs of its device (78 and 97 % full) is an assumption: the published fill is not known".to_owned(),
+            "how full the published devices became is not known: 78 and 97 % are assumptions, and the devices \"as the published\" have the size at which as many folios find no room before the series as did there".to_owned(),
+            "a lock within a device is an assumption: how long the kernel's zram holds its own was not measured".to_owned(),
         ],
         results: serde_json::json!({ "options": options, "costs": file, "outcomes": outcomes }),
         chart: Chart {

@@ -293,6 +293,12 @@ impl<P: Policy> Replayer<'_, P> {
         self.run_discards();
     }
 
+    /// The device that has the first slot of an operation now.
+    pub(super) fn device_of(&self, op: &Op) -> Option<DeviceId> {
+        let state = self.entries.get(op.first as usize)?.load(Relaxed);
+        SwapEntry::from_raw(state & !(KEPT | BUSY)).filter(|_| state != NONE).map(SwapEntry::device)
+    }
+
     /// Frees what no operation used.
     pub(super) fn give_back(&self, surplus: HashMap<u16, Surplus>) {
         for rest in surplus.into_values() {

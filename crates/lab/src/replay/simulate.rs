@@ -6,12 +6,12 @@
 //! cluster are done, as in [`super::run`]; that time is idle, not system time.
 
 use super::devices::Device;
-use super::prepare::{OpKind, Prepared};
+use super::prepare::{Op, OpKind, Prepared};
 use super::run::{ReplayError, Replayer};
 use crate::allocator::{Allocator, CLUSTER};
 use crate::events::{self, Costs, Deadlock, Simulation, Spent};
 use crate::policies::{PolicyName, WithPolicy};
-use folioswap_slots::{LogicalCpu, Node, NodePreference, ORDERS, Policy};
+use folioswap_slots::{DeviceId, LogicalCpu, Node, NodePreference, ORDERS, Policy};
 use folioswap_trace::Cause;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -40,6 +40,8 @@ pub struct SimulatedReplay {
     pub costs: Costs,
     /// Factor on the recorded time between requests; 0: every CPU always has a request.
     pub program_time: f64,
+    /// Share of a page's cost during which a lock within its device is held, 0 to 1.
+    pub device_lock: f64,
 }
 
 /// The figures of a simulated replay.
@@ -149,7 +151,6 @@ struct Run<'a, 'b, P: Policy> {
 
 impl<P: Policy> Run<'_, '_, P> {
     fn work(&self, cpu: u32, ops: &[u32]) {
-        let costs = &self.options.costs;
         let mut surplus = HashMap::new();
         let mut before = None;
         for &index in ops {
@@ -164,7 +165,10 @@ impl<P: Policy> Run<'_, '_, P> {
                 self.waiting.borrow_mut().insert((cluster, op.sequence), cpu);
                 events::block();
             }
+            // The slots of a free have no entry afterwards.
+            let device_before = self.replayer.device_of(op);
             self.replayer.apply(LogicalCpu(cpu), op, &mut surplus);
+            let device = self.replayer.device_of(op).or(device_before);
             if ordered {
                 self.replayer.next[cluster as usize].store(op.sequence + 1, Relaxed);
                 let woken = self.waiting.borrow_mut().remove(&(cluster, op.sequence + 1));
@@ -172,16 +176,27 @@ impl<P: Policy> Run<'_, '_, P> {
                     events::wake(other);
                 }
             }
-            let pages = f64::from(op.slots);
-            match (op.kind, op.cause) {
-                (OpKind::Alloc | OpKind::Reuse, _) => events::spend(Spent::Pages, pages * costs.page_out_ns),
-                (OpKind::Free | OpKind::Retain, Cause::SwapIn) => {
-                    events::spend(Spent::Pages, pages * costs.page_in_ns);
-                }
-                _ => {}
-            }
+            self.spend_on_pages(op, device);
         }
         self.replayer.give_back(surplus);
+    }
+
+    /// Time on the pages of an operation, a part of it under the device's own lock.
+    fn spend_on_pages(&self, op: &Op, device: Option<DeviceId>) {
+        let costs = &self.options.costs;
+        let each_ns = match (op.kind, op.cause) {
+            (OpKind::Alloc | OpKind::Reuse, _) => costs.page_out_ns,
+            (OpKind::Free | OpKind::Retain, Cause::SwapIn) => costs.page_in_ns,
+            _ => return,
+        };
+        let locked = self.options.device_lock;
+        let Some(device) = device.filter(|_| locked > 0.0) else {
+            return events::spend(Spent::Pages, f64::from(op.slots) * each_ns);
+        };
+        for _ in 0..op.slots {
+            events::spend(Spent::Pages, each_ns * (1.0 - locked));
+            events::hold_store(device.index() as u32, Spent::Pages, each_ns * locked);
+        }
     }
 }
 

@@ -91,3 +91,13 @@ fn a_woken_cpu_goes_on_at_the_time_of_the_one_that_woke_it_and_was_idle() {
     assert!((simulation.times.idle * 1e9 - 250.0).abs() < 0.01);
     assert!((simulation.times.system()).abs() < 1e-15, "idle time is no system time");
 }
+
+#[test]
+fn a_lock_within_a_device_is_no_lock_of_another() {
+    let simulation = simulate(&costs(), 4, |cpu| hold_store(cpu / 3, Spent::Pages, 1000.0)).unwrap();
+    let of = |name: &str| simulation.locks.iter().find(|lock| lock.name == name).unwrap();
+    let (first, second) = (of("inside device 0"), of("inside device 1"));
+    assert_eq!((first.acquired, first.waited), (3, 2));
+    assert_eq!((second.acquired, second.waited), (1, 0));
+    assert!((simulation.times.pages * 1e9 - 4000.0).abs() < 0.01);
+}

@@ -1,9 +1,10 @@
 //! The workloads: builds as published, and tasks that write memory from start to end.
 
-use super::{Case, ContentionError, Options, Series};
+use super::{Build, Case, ContentionError, Fill, Options, Series};
 use crate::build::{BuildParameters, Sizes};
 use crate::generate;
-use crate::replay::{Device, Medium, OnNodes, Prepared, Retention};
+use crate::policies::{Locks, PolicyName};
+use crate::replay::{Device, Medium, OnNodes, Prepared, Replay, Retention, replay};
 use crate::traces::Trace;
 use folioswap_slots::DeviceFlags;
 use folioswap_trace::{Cause, Details, Event, Header, Record};
@@ -91,38 +92,76 @@ pub(super) struct Load {
     pub(super) nodes: OnNodes,
 }
 
-fn zram(pages: Option<u64>) -> Device {
-    Device { medium: Medium::Zram, pages, priority: None, synchronous: true, discard: false }
+fn device(medium: Medium, pages: Option<u64>) -> Device {
+    Device { medium, pages, priority: None, synchronous: medium == Medium::Zram, discard: false }
+}
+
+/// Pages of the device of a build.
+fn sized(build: &Build, prepared: &Prepared) -> Result<u64, ContentionError> {
+    let peak = prepared.slots_peak;
+    match build.fill {
+        Fill::Peak(percent) => Ok(peak * 100 / u64::from(percent.max(1)) + 1),
+        Fill::Failing { order, share } => {
+            // The smaller the device, the more fails: to a thousandth of its size.
+            let (mut failing, mut fitting) = (peak * 3 / 4, peak * 3 / 2);
+            while fitting - failing > peak / 1000 + 1 {
+                let pages = failing.midpoint(fitting);
+                let fails = share_failing(prepared, device(build.medium, Some(pages)), order)?;
+                *if fails > share { &mut failing } else { &mut fitting } = pages;
+            }
+            Ok(fitting)
+        }
+    }
+}
+
+/// Share of the folios of an order that find no room before the series.
+fn share_failing(prepared: &Prepared, device: Device, order: usize) -> Result<f64, ContentionError> {
+    let options = Replay {
+        policy: PolicyName::ScanAll,
+        devices: vec![device],
+        threads: 1,
+        cpus: None,
+        locks: Locks::Uncounted,
+    };
+    let replayed = replay(prepared, &options)?;
+    let failed = replayed.fallback[order] as f64;
+    Ok(failed / (replayed.allocated[order] as f64 + failed).max(1.0))
 }
 
 pub(super) fn load(options: &Options, case: &Case) -> Result<Load, ContentionError> {
-    let trace = match case.series {
-        Series::ClusterScan => {
-            let parameters = build(Sizes::Only64k, case.cpus, options.tasks_per_job);
-            generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 1)?
+    let synchronous = case.build.is_none_or(|build| build.medium == Medium::Zram);
+    let (flags, retention) = if synchronous {
+        (DeviceFlags::SYNCHRONOUS, Retention::Never)
+    } else {
+        (DeviceFlags::NONE, Retention::AsRecorded)
+    };
+    let trace = match (case.series, &case.build) {
+        (Series::ClusterScan, Some(of)) => {
+            generate::in_memory(&build(of.sizes, case.cpus, options.tasks_per_job), flags, 1)?
         }
-        Series::SlotCache => {
+        (Series::ClusterScan | Series::SlotCache, _) => {
             // Single pages are sixteen times as many requests.
             let parameters = build_of_pages(case.cpus, options.tasks_per_job.div_ceil(4));
-            generate::in_memory(&parameters, DeviceFlags::SYNCHRONOUS, 1)?
+            generate::in_memory(&parameters, flags, 1)?
         }
-        Series::RoundRobin => {
+        (Series::RoundRobin, _) => {
             let scale = u64::from(options.scale.max(1));
             usemem(tasks_of(case.cpus), 2 * GIB / scale, 4 * GIB / u64::from(TASKS) / scale)
         }
     };
-    let prepared = Prepared::timed(&trace, Retention::Never)?;
-    let (devices, nodes) = match case.series {
-        Series::ClusterScan => {
-            let pages = prepared.slots_peak * 100 / u64::from(case.fill.max(1)) + 1;
-            (vec![zram(Some(pages))], OnNodes::default())
+    let prepared = Prepared::timed(&trace, retention)?;
+    let (devices, nodes) = match (case.series, &case.build) {
+        (Series::ClusterScan, Some(build)) => {
+            (vec![device(build.medium, Some(sized(build, &prepared)?))], OnNodes::default())
         }
-        Series::SlotCache => (vec![zram(None)], OnNodes::default()),
-        Series::RoundRobin => {
+        (Series::ClusterScan | Series::SlotCache, _) => {
+            (vec![device(Medium::Zram, None)], OnNodes::default())
+        }
+        (Series::RoundRobin, _) => {
             // Published: 62 GiB of memory, 64 GiB of devices.
             let pages = prepared.slots_peak * 64 / 62 / 4 + 512 * u64::from(case.cpus);
             let nodes = OnNodes { nodes: NODES, of_devices: vec![0, 1, 2, 3] };
-            (vec![zram(Some(pages)); 4], nodes)
+            (vec![device(Medium::Zram, Some(pages)); 4], nodes)
         }
     };
     Ok(Load { prepared, devices, nodes })

@@ -17,8 +17,8 @@ fn simulated(prepared: &Prepared, policy: PolicyName, program_time: f64) -> Simu
     let zram =
         Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
     let costs = CostsFile::kept().costs;
-    let options =
-        SimulatedReplay { policy, devices: vec![zram], nodes: OnNodes::default(), costs, program_time };
+    let (devices, nodes) = (vec![zram], OnNodes::default());
+    let options = SimulatedReplay { policy, devices, nodes, costs, program_time, device_lock: 0.0 };
     simulate(prepared, &options).unwrap()
 }
 
@@ -52,4 +52,30 @@ fn program_time_is_the_recorded_time_and_no_system_time() {
     // CPUs that always have a request meet more often.
     assert!(without.lock_wait > with.lock_wait, "{} and {}", without.lock_wait, with.lock_wait);
     assert!((with.pages - without.pages).abs() < 1e-9);
+}
+
+/// A lock within the only device serialises that part of the pages, and takes no more of them.
+#[test]
+fn pages_wait_for_the_lock_within_their_device() {
+    let prepared = prepared();
+    let costs = CostsFile::kept().costs;
+    let zram =
+        Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
+    let run = |device_lock| {
+        let (devices, nodes) = (vec![zram], OnNodes::default());
+        let policy = PolicyName::Current;
+        simulate(
+            &prepared,
+            &SimulatedReplay { policy, devices, nodes, costs, program_time: 0.0, device_lock },
+        )
+        .unwrap()
+        .simulation
+    };
+    let (without, with) = (run(0.0), run(0.5));
+    assert!((with.times.pages - without.times.pages).abs() < 1e-6 * without.times.pages);
+    let inside = |lock: &&crate::events::LockWaits| lock.name == "inside device 0";
+    assert!(without.locks.iter().find(inside).is_none());
+    let lock = with.locks.iter().find(inside).unwrap();
+    assert!(lock.held_s >= 0.499 * with.times.pages, "{} of {}", lock.held_s, with.times.pages);
+    assert!(lock.wait_s > 0.0 && with.times.elapsed >= lock.held_s);
 }
