@@ -1,17 +1,19 @@
-//! A bar chart as an SVG file.
+//! A bar chart as an SVG file: groups one below the other, a row for each bar, colours by the bars'
+//! names.
 
-use plotters::prelude::*;
+use crate::svg::escaped;
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// A bar with its spread, in a group of bars.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bar {
-    /// The group's name. Adjacent bars of one group have the same colour.
+    /// The group's name. Adjacent bars of one group stand together.
     pub group: String,
-    /// The bar's name within its group.
+    /// The bar's name within its group. Bars of one name have the same colour in every group.
     pub label: String,
-    /// Height of the bar.
+    /// Length of the bar.
     pub value: f64,
     /// Smallest and largest of the runs, drawn as a line over the bar.
     pub spread: (f64, f64),
@@ -24,60 +26,234 @@ pub struct Chart {
     pub title: String,
     /// The quantity that the bars show, with its unit.
     pub axis: String,
-    /// Bars from left to right, group by group.
+    /// Bars from top to bottom, group by group.
     pub bars: Vec<Bar>,
 }
 
-/// The picture could not be drawn or written.
+/// The picture could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct PlotError(String);
+pub struct PlotError(#[from] std::io::Error);
 
-impl Chart {
-    /// Draws the chart into an SVG file.
-    ///
-    /// # Errors
-    /// [`PlotError`] with the reason why the file could not be written.
-    pub(crate) fn plot(&self, path: &Path) -> Result<(), PlotError> {
-        self.draw(path).map_err(|error| PlotError(error.to_string()))
+/// Colours that people with colour blindness can tell apart (Okabe and Ito), then greys.
+const COLOURS: [&str; 9] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#6b6b6b", "#a8a8a8"];
+/// Width of the picture, of the names at its left, and of the numbers at its right.
+const WIDTH: f64 = 1000.0;
+const LEFT: f64 = 190.0;
+const RIGHT: f64 = 90.0;
+/// Height of a bar's row and of a group's name.
+const ROW: f64 = 18.0;
+const NAME: f64 = 28.0;
+const LINE: f64 = 17.0;
+/// Characters of a line of text in the picture's width.
+const LINE_CHARS: usize = 140;
+/// Largest value to smallest from which the axis is logarithmic.
+const LOG_FROM: f64 = 100.0;
+
+/// How values become lengths.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scale {
+    Linear { end: f64 },
+    Log { start: f64, end: f64 },
+}
+
+impl Scale {
+    fn of(bars: &[Bar]) -> Scale {
+        let finite = |value: &f64| value.is_finite();
+        let most = bars.iter().map(|bar| bar.value.max(bar.spread.1)).filter(finite).fold(0.0, f64::max);
+        let least = bars.iter().map(|bar| bar.value).filter(finite).fold(f64::INFINITY, f64::min);
+        if least > 0.0 && most / least >= LOG_FROM && most.is_finite() {
+            let (start, end) = (least.log10().floor(), most.log10().ceil());
+            Scale::Log { start: 10f64.powf(start), end: 10f64.powf(end) }
+        } else {
+            Scale::Linear { end: round_end(most) }
+        }
     }
 
-    fn draw(&self, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-        // The picture is made in memory first: the SVG backend reports a file that cannot be
-        // written only when it is dropped, by a panic.
-        let mut svg = String::new();
-        let width = (self.bars.len() as u32 * 46 + 160).clamp(480, 4000);
-        {
-            let root = SVGBackend::with_string(&mut svg, (width, 520)).into_drawing_area();
-            root.fill(&WHITE)?;
-            let top = self.bars.iter().map(|bar| bar.spread.1.max(bar.value)).fold(0.0, f64::max);
-            let top = if top > 0.0 { top * 1.1 } else { 1.0 };
-            let count = self.bars.len() as f64;
-            let mut context = ChartBuilder::on(&root)
-                .caption(&self.title, ("sans-serif", 18))
-                .margin(12)
-                .x_label_area_size(150)
-                .y_label_area_size(80)
-                .build_cartesian_2d(0.0..count.max(1.0), 0.0..top)?;
-            context.configure_mesh().disable_x_mesh().disable_x_axis().y_desc(&self.axis).draw()?;
-            let groups: Vec<&String> = self.bars.iter().map(|bar| &bar.group).collect();
-            let mut color = 0;
-            for (index, bar) in self.bars.iter().enumerate() {
-                if index > 0 && groups[index] != groups[index - 1] {
-                    color += 1;
-                }
-                let left = index as f64;
-                let fill = Palette99::pick(color).mix(0.8).filled();
-                context.draw_series([Rectangle::new([(left + 0.1, 0.0), (left + 0.9, bar.value)], fill)])?;
-                let line = vec![(left + 0.5, bar.spread.0), (left + 0.5, bar.spread.1)];
-                context.draw_series([PathElement::new(line, BLACK)])?;
-                let (x, y) = context.backend_coord(&(left + 0.6, 0.0));
-                let style = ("sans-serif", 11).into_font().transform(FontTransform::Rotate90).color(&BLACK);
-                root.draw(&Text::new(format!("{} · {}", bar.group, bar.label), (x, y + 6), style))?;
+    fn x(self, value: f64) -> f64 {
+        let share = match self {
+            Scale::Linear { end } => value / end,
+            Scale::Log { start, end } => (value.max(start) / start).log10() / (end / start).log10(),
+        };
+        LEFT + (WIDTH - LEFT - RIGHT) * if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    fn ticks(self) -> Vec<f64> {
+        match self {
+            Scale::Linear { end } => (0..=4).map(|step| end * f64::from(step) / 4.0).collect(),
+            Scale::Log { start, end } => {
+                let decades = (end / start).log10().round() as i32;
+                (0..=decades).map(|decade| start * 10f64.powi(decade)).collect()
             }
-            root.present()?;
         }
-        std::fs::write(path, svg)?;
-        Ok(())
     }
 }
+
+/// A round number that is at least `most`.
+fn round_end(most: f64) -> f64 {
+    if !(most > 0.0 && most.is_finite()) {
+        return 1.0;
+    }
+    let digit = 10f64.powf(most.log10().floor());
+    let steps = [1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
+    steps.map(|step| step * digit).into_iter().find(|end| *end >= most).unwrap_or(most)
+}
+
+/// A number with three digits that count.
+fn number(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => "-".to_owned(),
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 0.001 => format!("{value:.3}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// Breaks a text into lines of at most `chars` characters, between words.
+fn lines_of(text: &str, chars: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A name that fits into its column.
+fn shortened(name: &str, chars: usize) -> String {
+    if name.chars().count() <= chars {
+        return name.to_owned();
+    }
+    name.chars().take(chars - 1).chain(['…']).collect()
+}
+
+/// A picture that grows downwards.
+struct Picture {
+    body: String,
+    y: f64,
+}
+
+impl Picture {
+    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+        self.body.write_fmt(arguments).expect("a String takes everything");
+        self.body.push('\n');
+    }
+
+    fn text(&mut self, x: f64, style: &str, text: &str) {
+        let y = self.y;
+        self.put(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>", escaped(text)));
+    }
+}
+
+impl Chart {
+    /// Draws the chart into an SVG file, with `notes` (sizes, machine) below its title.
+    ///
+    /// # Errors
+    /// [`PlotError`]: the file could not be written.
+    pub(crate) fn plot(&self, path: &Path, notes: &[String]) -> Result<(), PlotError> {
+        Ok(std::fs::write(path, self.svg(notes))?)
+    }
+
+    /// The chart as SVG.
+    fn svg(&self, notes: &[String]) -> String {
+        let mut picture = Picture { body: String::new(), y: 28.0 };
+        picture.text(16.0, "font-size=\"18\" font-weight=\"bold\"", &self.title);
+        for line in notes.iter().flat_map(|note| lines_of(note, LINE_CHARS)) {
+            picture.y += LINE;
+            picture.text(16.0, "font-size=\"12\" fill=\"#555\"", &line);
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for bar in &self.bars {
+            if !names.contains(&bar.label.as_str()) {
+                names.push(&bar.label);
+            }
+        }
+        let colour = |label: &str| {
+            let at = names.iter().position(|name| *name == label).unwrap_or(0);
+            COLOURS[at.min(COLOURS.len() - 1)]
+        };
+        legend(&mut picture, &names, colour);
+        let scale = Scale::of(&self.bars);
+        let top = picture.y + 8.0;
+        for group in self.bars.chunk_by(|a, b| a.group == b.group) {
+            picture.y += NAME;
+            picture.text(16.0, "font-size=\"13\" font-weight=\"bold\"", &group[0].group);
+            picture.y += 6.0;
+            for bar in group {
+                row(&mut picture, bar, scale, colour(&bar.label));
+            }
+        }
+        axis(&mut picture, scale, &self.axis, top);
+        let height = picture.y + 16.0;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}</svg>\n",
+            picture.body
+        )
+    }
+}
+
+fn legend(picture: &mut Picture, names: &[&str], colour: impl Fn(&str) -> &'static str) {
+    picture.y += LINE + 6.0;
+    let mut x = 16.0;
+    for name in names {
+        let width = 28.0 + 7.5 * name.chars().count() as f64;
+        if x + width > WIDTH - 16.0 && x > 16.0 {
+            x = 16.0;
+            picture.y += LINE;
+        }
+        let (fill, top) = (colour(name), picture.y - 10.0);
+        picture.put(format_args!(
+            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"12\" height=\"12\" fill=\"{fill}\"/>"
+        ));
+        picture.text(x + 17.0, "font-size=\"12\"", name);
+        x += width;
+    }
+}
+
+fn row(picture: &mut Picture, bar: &Bar, scale: Scale, fill: &str) {
+    let (top, start, end) = (picture.y, scale.x(0.0), scale.x(bar.value));
+    let (width, height) = (end - start, ROW - 4.0);
+    picture.put(format_args!(
+        "<rect x=\"{start:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height}\" fill=\"{fill}\"/>"
+    ));
+    let (low, high, middle) = (scale.x(bar.spread.0), scale.x(bar.spread.1), top + height / 2.0);
+    if high - low > 0.5 {
+        picture.put(format_args!(
+            "<path d=\"M{low:.1} {middle:.1}H{high:.1}\" stroke=\"black\" fill=\"none\"/>"
+        ));
+    }
+    picture.y = top + height - 3.0;
+    picture.text(LEFT - 8.0, "font-size=\"12\" text-anchor=\"end\"", &shortened(&bar.label, 26));
+    picture.text(end.max(high) + 6.0, "font-size=\"12\"", &number(bar.value));
+    picture.y = top + ROW;
+}
+
+/// The axis below the bars, and its lines from `top` on.
+fn axis(picture: &mut Picture, scale: Scale, name: &str, top: f64) {
+    let bottom = picture.y + 4.0;
+    let kind = if matches!(scale, Scale::Log { .. }) { ", logarithmic" } else { "" };
+    picture.y = bottom + 16.0;
+    for tick in scale.ticks() {
+        let x = scale.x(tick);
+        picture.put(format_args!(
+            "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#000\" stroke-opacity=\"0.15\"/>"
+        ));
+        picture.text(x, "font-size=\"12\" text-anchor=\"middle\"", &number(tick));
+    }
+    picture.y += LINE;
+    picture.text(LEFT, "font-size=\"12\"", &format!("{name}{kind}"));
+}
+
+#[cfg(test)]
+mod tests;

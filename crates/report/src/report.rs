@@ -43,11 +43,22 @@ impl Report {
         serde_json::to_string_pretty(self).expect("strings and finite numbers")
     }
 
-    /// Draws the chart into an SVG file.
+    /// Draws the chart into an SVG file, with the setup and this machine below its title.
     ///
     /// # Errors
     /// [`PlotError`] with the reason why the file could not be written.
     pub fn plot(&self, path: &Path) -> Result<(), PlotError> {
-        self.chart.plot(path)
+        let mut notes = self.setup.clone();
+        notes.push(format!("Run on: {}.", machine()));
+        self.chart.plot(path, &notes)
     }
+}
+
+/// Model and number of the processors.
+fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, name)| name.trim());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{model}, {processors} processors")
 }
