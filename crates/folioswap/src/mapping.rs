@@ -5,6 +5,7 @@ use folioswap_devices::PAGE_SIZE;
 use folioswap_group::decisions::{Decisions, DecisionsWriter};
 use folioswap_group::group::Group;
 use folioswap_group::segment::Segment;
+use folioswap_pager::units::ADDRESS_END;
 use folioswap_slots::Order;
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
 use std::ffi::c_void;
@@ -40,7 +41,7 @@ impl Mapping {
         else {
             return Err(too_large);
         };
-        if reserved >= 1 << 47 {
+        if reserved >= ADDRESS_END {
             return Err(too_large);
         }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -2,7 +2,7 @@
 //! each has an address type of its own.
 
 pub use folioswap_policy::units::{
-    ADDRESS_BITS, BLOCK, BLOCK_PAGES, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, PieceAddr,
+    ADDRESS_END, BLOCK, BLOCK_PAGES, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, PieceAddr,
 };
 
 /// Pages of a piece, one bit each.

@@ -20,6 +20,7 @@
 //! order is such an experiment, if a cell is free; where it pays, one of several faults is.
 
 use crate::around::Watched::{Displaced, Neighbours};
+use crate::units::{ADDRESS_BITS, PIECE};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The pages of a piece, one bit each.
@@ -57,36 +58,51 @@ enum Watched {
     Displaced,
 }
 
-/// Watched pages of a piece that are away: `piece << 33 | watched << 32 | pages << 16 | first
+/// Watched pages of a piece that are away: `piece << 32 | watched << 31 | pages << 15 | first
 /// fault`. No pages: the cell is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample(u64);
+
+/// Bits of the number of the first fault.
+const FAULT_BITS: u32 = 15;
+const PAGES_SHIFT: u32 = FAULT_BITS;
+const WATCHED_SHIFT: u32 = PAGES_SHIFT + Pages::BITS;
+const PIECE_SHIFT: u32 = WATCHED_SHIFT + 1;
+const _: () = assert!(PIECE_SHIFT + ADDRESS_BITS - PIECE.ilog2() <= u64::BITS);
+// Each cell is looked at once in so many faults as there are cells: no age goes round.
+const _: () = assert!(HORIZON_MAX + SAMPLES as u64 <= 1 << FAULT_BITS);
 
 impl Sample {
     const NONE: Sample = Sample(0);
 
     fn new(piece: usize, watched: Watched, pages: Pages, began: u16) -> Self {
         let watched = u64::from(watched == Displaced);
-        Sample((piece as u64) << 33 | watched << 32 | u64::from(pages) << 16 | u64::from(began))
+        let began = u64::from(began) & ((1 << FAULT_BITS) - 1);
+        Sample(
+            (piece as u64) << PIECE_SHIFT
+                | watched << WATCHED_SHIFT
+                | u64::from(pages) << PAGES_SHIFT
+                | began,
+        )
     }
     fn piece(self) -> usize {
-        (self.0 >> 33) as usize
+        (self.0 >> PIECE_SHIFT) as usize
     }
     fn watched(self) -> Watched {
-        if self.0 >> 32 & 1 != 0 { Displaced } else { Neighbours }
+        if self.0 >> WATCHED_SHIFT & 1 != 0 { Displaced } else { Neighbours }
     }
     fn pages(self) -> Pages {
-        (self.0 >> 16) as Pages
+        (self.0 >> PAGES_SHIFT) as Pages
     }
     /// Returns the sample without these pages.
     fn without(self, pages: Pages) -> Self {
         match self.pages() & !pages {
             0 => Sample::NONE,
-            _ => Sample(self.0 & !(u64::from(pages) << 16)),
+            _ => Sample(self.0 & !(u64::from(pages) << PAGES_SHIFT)),
         }
     }
     fn age(self, now: u16) -> u16 {
-        now.wrapping_sub(self.0 as u16)
+        now.wrapping_sub(self.0 as u16) & ((1 << FAULT_BITS) - 1)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::history::History;
 use crate::lock::SpinLock;
 use crate::memory::Memory;
 use crate::page::PageWord;
-use crate::units::{ADDRESS_BITS, BLOCK_PAGES, BlockAddr, PageInBlock};
+use crate::units::{ADDRESS_BITS, ADDRESS_END, BLOCK_PAGES, BlockAddr, PageInBlock};
 use core::cell::UnsafeCell;
 use core::ops::ControlFlow;
 use core::ptr::null_mut;
@@ -19,7 +19,8 @@ use core::sync::atomic::{
 
 const DIRECTORY_BITS: u32 = 13;
 const DIRECTORY: usize = 1 << DIRECTORY_BITS;
-const _: () = assert!(21 + 2 * DIRECTORY_BITS == ADDRESS_BITS);
+/// Entries of the root directory.
+const ROOT: usize = 1 << (ADDRESS_BITS - DIRECTORY_BITS - 21);
 
 /// The state of 2 MiB of managed addresses. Cost: 4 KiB of words and a header, rounded up to a page
 /// pair per 31 blocks by the pool.
@@ -62,14 +63,16 @@ impl Block {
 }
 
 #[repr(C)]
-struct Directory<T> {
-    entries: [AtomicPtr<T>; DIRECTORY],
+struct Directory<T, const ENTRIES: usize> {
+    entries: [AtomicPtr<T>; ENTRIES],
 }
+
+type Root = Directory<Directory<Block, DIRECTORY>, ROOT>;
 
 /// The page table. Readers take no lock; blocks are added under the pool's lock.
 #[repr(C)]
 pub struct PageTable {
-    root: AtomicPtr<Directory<Directory<Block>>>,
+    root: AtomicPtr<Root>,
     pool: SpinLock<Pool>,
 }
 
@@ -141,13 +144,13 @@ impl PageTable {
         Some(unsafe { &*block })
     }
 
-    fn directory<'a, T>(
-        pointer: &'a AtomicPtr<Directory<T>>,
+    fn directory<'a, T, const ENTRIES: usize>(
+        pointer: &'a AtomicPtr<Directory<T, ENTRIES>>,
         memory: &impl Memory,
-    ) -> Option<&'a Directory<T>> {
+    ) -> Option<&'a Directory<T, ENTRIES>> {
         let mut directory = pointer.load(Acquire);
         if directory.is_null() {
-            directory = memory.take(size_of::<Directory<T>>())?.as_ptr().cast();
+            directory = memory.take(size_of::<Directory<T, ENTRIES>>())?.as_ptr().cast();
             pointer.store(directory, Release);
         }
         // SAFETY: zeroed memory is a valid directory; it is never given back.
@@ -172,7 +175,7 @@ impl PageTable {
         // SAFETY: as in `find`.
         let Some(root) = (unsafe { self.root.load(Acquire).as_ref() }) else { return };
         let mut address = BlockAddr::containing(start);
-        let end = end.min(1 << ADDRESS_BITS);
+        let end = end.min(ADDRESS_END);
         while address.raw() < end {
             let Some((high, low)) = Self::indices(address) else { return };
             // SAFETY: as in `find`.

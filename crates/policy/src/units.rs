@@ -17,8 +17,11 @@ pub const PIECE: usize = PIECE_PAGES * PAGE;
 pub const BLOCK_PAGES: usize = 512;
 /// Bytes of a block: 2 MiB.
 pub const BLOCK: usize = PAGE * BLOCK_PAGES;
-/// User addresses have 47 bits.
-pub const ADDRESS_BITS: u32 = 47;
+/// User addresses have 48 bits on AArch64 and 47 elsewhere. (Wider ones are given out to programs
+/// that ask for them alone.)
+pub const ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") { 48 } else { 47 };
+/// The address behind the last one of a program.
+pub const ADDRESS_END: usize = 1 << ADDRESS_BITS;
 
 macro_rules! address {
     ($(#[$doc:meta])* $name:ident, $bytes:ident) => {

@@ -14,7 +14,7 @@ use crate::kernel::futex::{self, Guard, Sharing};
 use crate::kernel::sys;
 use crate::staging::ring::BerthIndex;
 use crate::staging::staged_folio::StagedFolio;
-use crate::units::{PageAddr, PageInBlock};
+use crate::units::{ADDRESS_END, PageAddr, PageInBlock};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::counters::Counter;
@@ -93,7 +93,7 @@ impl Engine {
         })?;
         let mut tally = Tally::default();
         let mut found = Ok(());
-        self.table.for_blocks_while(0, 1 << 47, |base, block| {
+        self.table.for_blocks_while(0, ADDRESS_END, |base, block| {
             for index in PageInBlock::all() {
                 found = self.validate_word(base.page(index), block.word(index).state(), &mut tally);
                 if found.is_err() {

@@ -23,7 +23,7 @@ use crate::kernel::{
     process::{self, Allowance},
     rights, sys,
 };
-use crate::units::{BlockAddr, PageAddr};
+use crate::units::{ADDRESS_END, BlockAddr, PageAddr};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::Scratch;
@@ -144,7 +144,7 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     if !engine.fork.inherited_token().is_none() {
         handler.apply_inherited();
         // A thread that waits for a fault that the parent read but did not serve looks again.
-        engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+        engine.userfault().wake(0x1000, ADDRESS_END - 0x2000);
     }
     if allowance == Allowance::Plenty {
         handler.reads.prepare(engine);
@@ -361,7 +361,7 @@ impl Handler {
     fn take_fault_at(&mut self, position: usize) -> Fault {
         let fault = self.queue.take(position);
         if self.queue.take_overflow() == Overflow::Forgot {
-            self.engine.userfault().wake(0x1000, (1 << 47) - 0x2000);
+            self.engine.userfault().wake(0x1000, ADDRESS_END - 0x2000);
         }
         fault
     }

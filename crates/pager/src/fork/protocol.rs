@@ -58,7 +58,7 @@ impl Engine {
                 self.protect_zero_pages(new.start, new.end);
             }
         });
-        self.unmap_pages(end, 1 << 47);
+        self.unmap_pages(end, crate::units::ADDRESS_END);
     }
 }
 

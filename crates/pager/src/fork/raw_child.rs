@@ -16,7 +16,7 @@ use crate::fault::raw_children::RawChild;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
-use crate::units::{PAGE, PageAddr, PageInBlock};
+use crate::units::{ADDRESS_END, PAGE, PageAddr, PageInBlock};
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
 use folioswap_group::protocol::{Ending, Kind};
@@ -40,7 +40,7 @@ impl Handler {
         engine.fork.set_protection(Protection::Unprotected);
         // The child has a copy of the keys.
         engine.space.keys().renew();
-        self.write_back_range(0, 1 << 47);
+        self.write_back_range(0, ADDRESS_END);
         let (index, table) = self.table_of_child();
         self.adopt(index, table, descriptor);
         engine.space.file_space().share_all();
@@ -120,7 +120,7 @@ impl Handler {
                 self.serve_raw_child(RawChild { userfault, table });
             }
             if probe && userfault.is_gone() {
-                drop_table(self.engine, table, 0, 1 << 47);
+                drop_table(self.engine, table, 0, ADDRESS_END);
                 self.raw_children.children[index] = None;
                 sys::close_range(userfault.0 as u32, userfault.0 as u32);
                 if self.engine.children.raw.fetch_sub(1, Relaxed) == 1 {
@@ -229,7 +229,7 @@ impl Engine {
     /// the parent serves those children, and each word of the tables holds an entry of the child's
     /// copy of the engine.
     pub(crate) fn forget_raw_children(&self) {
-        self.children.tables.iter().for_each(|table| drop_table(self, table, 0, 1 << 47));
+        self.children.tables.iter().for_each(|table| drop_table(self, table, 0, ADDRESS_END));
         self.children.raw.store(0, Relaxed);
     }
 }
@@ -237,7 +237,7 @@ impl Engine {
 /// Copies the word of every stored page, each of which holds its entry once more. Clean pages are
 /// present in the child, which needs none of them.
 fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
-    from.for_blocks(0, 1 << 47, |base, block| {
+    from.for_blocks(0, ADDRESS_END, |base, block| {
         for index in PageInBlock::all() {
             let word = block.word(index);
             if let PageState::Stored(entry) = word.state() {

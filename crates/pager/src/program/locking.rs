@@ -7,6 +7,7 @@ use crate::engine::descriptors;
 use crate::kernel::maps::{self, MappingKind};
 use crate::kernel::ranges::Range;
 use crate::kernel::sys;
+use crate::units::ADDRESS_END;
 use folioswap_group::protocol::ProcFile;
 use linux_raw_sys::general as raw;
 use rustix::fd::AsFd;
@@ -30,9 +31,6 @@ pub enum LockError {
     /// The kernel refused to lock a mapping. Those before it stay locked.
     Refused(Errno),
 }
-
-/// Above it is nothing that can be locked (the vsyscall page).
-const USER_END: usize = 1 << 47;
 
 impl Engine {
     /// Locks what the program has mapped. Memory that was away comes back, as far as the limit
@@ -72,7 +70,7 @@ impl Engine {
 
     /// Calls `each` with the parts of a range that are not the engine's own.
     fn for_program_parts(&self, start: usize, end: usize, each: impl FnMut(Range)) {
-        self.arena.for_gaps(start, end.min(USER_END), each);
+        self.arena.for_gaps(start, end.min(ADDRESS_END), each);
     }
 }
 

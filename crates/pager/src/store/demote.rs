@@ -8,7 +8,7 @@
 //! location or the other, under the location's lock.
 
 use crate::engine::Engine;
-use crate::units::PageInBlock;
+use crate::units::{ADDRESS_END, PageInBlock};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::zstd::Decoder;
@@ -135,7 +135,7 @@ impl Engine {
         let mut collected = Collected { entries: [None; RUN_PAGES], count: 0, run, below };
         let together = RUN_PAGES.min(most as usize);
         let (mut blocks, mut hand, up_to) = (0, 0, demotion.up_to);
-        self.table.for_blocks_while(demotion.hand, 1 << 47, |base, block| {
+        self.table.for_blocks_while(demotion.hand, ADDRESS_END, |base, block| {
             hand = base.raw();
             if demoted.pages + collected.count as u64 >= most || blocks == BLOCKS_AT_ONCE {
                 return ControlFlow::Break(());

@@ -9,7 +9,7 @@
 //! that relatives share after a fork, because each of them would only get a copy of its own.
 
 use crate::engine::Engine;
-use crate::units::{ADDRESS_BITS, PageInBlock};
+use crate::units::{ADDRESS_END, PageInBlock};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::counters::Counter;
@@ -115,7 +115,7 @@ impl Engine {
         };
         let wake = self.member().wake.load(Relaxed);
         let (mut blocks, mut hand, mut has_room) = (0, 0, true);
-        self.table.for_blocks_while(rounds.hand, 1 << ADDRESS_BITS, |base, block| {
+        self.table.for_blocks_while(rounds.hand, ADDRESS_END, |base, block| {
             hand = base.raw();
             if blocks == BLOCKS_AT_ONCE {
                 return ControlFlow::Break(());

@@ -19,13 +19,13 @@ fn unknown_addresses_have_no_block() {
     let table = PageTable::new();
     assert!(table.block(BlockAddr::containing(0x7f00_0000_0000)).is_none());
     assert!(table.block(BlockAddr::containing(usize::MAX)).is_none());
-    assert!(table.block_or_insert(BlockAddr::containing(1 << 47), &Heap).is_none());
+    assert!(table.block_or_insert(BlockAddr::containing(ADDRESS_END), &Heap).is_none());
 }
 
 #[test]
 fn blocks_are_found_again_and_walked_in_order() {
     let table = PageTable::new();
-    let addresses = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, 0x7fff_ffe0_0000];
+    let addresses = [0x5555_5560_0000usize, 0x7f12_3440_0000, 0x7f12_3460_0000, ADDRESS_END - BLOCK];
     for (n, &address) in addresses.iter().enumerate() {
         let block = table.block_or_insert(PageAddr::containing(address + 5 * PAGE), &Heap).unwrap();
         assert!(core::ptr::eq(table.block(PieceAddr::containing(address)).unwrap(), block));
@@ -35,7 +35,7 @@ fn blocks_are_found_again_and_walked_in_order() {
         );
     }
     let mut seen = std::vec::Vec::new();
-    table.for_blocks(0, 1 << 47, |address, block| {
+    table.for_blocks(0, ADDRESS_END, |address, block| {
         seen.push((address.raw(), block.word(PageInBlock::new(5)).state()))
     });
     let want: std::vec::Vec<_> = addresses

@@ -17,9 +17,11 @@ use std::io::IoSliceMut;
 
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xC018_AA06;
 const UFFDIO_WAKE: libc::c_ulong = 0x8010_AA02;
+/// The address behind the last one of a program.
+const ADDRESS_END: u64 = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
 /// The last page of user addresses, for probes: the kernel refuses to write-protect memory that is
 /// not registered.
-const PROBE_ADDRESS: u64 = 0x7fff_ffff_e000;
+const PROBE_ADDRESS: u64 = ADDRESS_END - 0x2000;
 
 /// The name that the kernel gives to every userfaultfd and to nothing else: the names of anonymous
 /// inodes are fixed in the kernel, and the path of a file begins with a slash.
@@ -74,7 +76,7 @@ impl Userfault {
     /// Wakes every thread that waits for a fault on this memory, so that it faults again. A fault
     /// that a pager had read but not served when it ended would be lost otherwise.
     pub fn wake_all(&self) {
-        let mut range = [0x1000_u64, (1 << 47) - 0x2000];
+        let mut range = [0x1000_u64, ADDRESS_END - 0x2000];
         // SAFETY: uffdio_range is two 64-bit words (start, length); a wake-up changes no memory.
         unsafe { libc::ioctl(self.0.as_raw_fd(), UFFDIO_WAKE, range.as_mut_ptr()) };
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fault::buffers::Buffers;
 use crate::test_memory::{map, store_page, watching_engine};
-use crate::units::BlockAddr;
+use crate::units::{ADDRESS_END, BlockAddr};
 use rustix::mm::{Advice, MremapFlags, madvise, mremap_fixed};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -70,7 +70,7 @@ fn what_a_child_does_not_inherit_is_not_served_to_it() {
         assert_eq!(stored_pages(table, start), [0; 0], "{name}");
     }
     assert_eq!(stored_pages(&engine.table, target), all, "they are this process's");
-    drop_table(engine, table, 0, 1 << 47);
+    drop_table(engine, table, 0, ADDRESS_END);
     assert_eq!(engine.space.slots().stats().inuse, in_use);
     // As in a child that the C library forked: now with this process's own words.
     handler.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
