@@ -10,7 +10,7 @@ use core::sync::atomic::{
 };
 use folioswap_pager::engine::Engine;
 use folioswap_pager::fork::protocol as fork;
-use folioswap_pager::kernel::{process, sys};
+use folioswap_pager::kernel::{process, processor};
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 
@@ -20,10 +20,8 @@ pub fn engine() -> Option<&'static Engine> {
     unsafe { ENGINE.load(Acquire).as_ref() }
 }
 
-/// Size of the region around a thread control block that stays resident: the block itself and
-/// static thread-local data.
-const CONTROL_BLOCK_BELOW: usize = 64 << 10;
-const CONTROL_BLOCK_ABOVE: usize = 8 << 10;
+/// Static thread-local data of the first thread that stay resident, beside its control block.
+const THREAD_DATA_BYTES: usize = 64 << 10;
 
 extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const core::ffi::c_char) {
     // Without it there is no way to follow forks, and the arguments of a constructor are glibc's:
@@ -44,8 +42,8 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
         return;
     }
     let Ok(engine) = Engine::create(group, environment::agent_of(preload)) else { return };
-    let thread = sys::thread_pointer();
-    engine.keep_resident(thread - CONTROL_BLOCK_BELOW, thread + CONTROL_BLOCK_ABOVE);
+    let thread = processor::thread_data(THREAD_DATA_BYTES);
+    engine.keep_resident(thread.start, thread.end);
     engine.learn_exit_word();
     ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     // SAFETY: the handlers stay loaded, because a preloaded object is never unloaded.

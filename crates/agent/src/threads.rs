@@ -5,15 +5,13 @@
 
 use crate::next;
 use crate::start::engine;
-use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use folioswap_pager::kernel::sys;
+use folioswap_pager::kernel::processor;
 use folioswap_pager::program::announce::Intent;
 
-/// Size of the C library's descriptor of a thread, which begins at the thread pointer (rounded
-/// down: 2304 in its versions so far).
-const CONTROL_BLOCK_BYTES: usize = 2048;
+/// Thread-local data that stay resident beside the control block of each thread.
+const THREAD_DATA_BYTES: usize = 4 << 10;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -45,20 +43,19 @@ extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
     // SAFETY: it came from malloc.
     unsafe { free(launch.cast()) };
     if let Some(engine) = engine() {
-        let control_block = sys::thread_pointer();
-        engine.keep_resident(control_block - 4096, control_block + 8192);
+        let data = processor::thread_data(THREAD_DATA_BYTES);
+        engine.keep_resident(data.start, data.end);
         if stack_bytes > USUAL_STACK_BYTES {
             let all = LARGE_STACKS.fetch_add(stack_bytes, Relaxed) + stack_bytes;
             engine.memory_was_mapped(all, Intent::Whole);
         }
         // A fork that did not know of this range yet may have protected it, so the bytes that the
         // kernel writes at the thread's end are written here before.
-        for address in [control_block, control_block + CONTROL_BLOCK_BYTES - 1] {
-            // A single instruction is used because the compiler may leave out an atomic access that
-            // changes nothing.
-            // SAFETY: the control block is mapped for the life of the thread; an `or` with 0
-            // changes nothing, even if other threads write there.
-            unsafe { asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
+        let (_, certain) = processor::control_block();
+        for address in certain {
+            // SAFETY: the control block is mapped for the life of the thread; its bytes stay as
+            // they are, even if other threads write there.
+            unsafe { processor::touch_byte(address) };
         }
     }
     start(argument)

@@ -4,11 +4,12 @@ use crate::inner::Inner;
 use crate::mapping::Mapping;
 use crate::pin::{Pin, Pins};
 use crate::sigbus::Registration;
-use crate::{Error, FaultMode, IntoBytes, touch};
+use crate::{Error, FaultMode, IntoBytes};
 use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::embed::managed::Command;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::engine::advices::Advice;
+use folioswap_pager::kernel::processor;
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -248,7 +249,7 @@ impl Region {
         let Range { start, end } = self.pages(range)?;
         self.engine.for_pages_away(start, end, |page| {
             // SAFETY: within the region.
-            unsafe { touch::read(page) };
+            unsafe { processor::read_byte(page) };
         });
         Ok(())
     }
@@ -428,7 +429,7 @@ impl Region {
     fn touch(&self, range: Range<usize>) {
         for page in range.step_by(PAGE_SIZE) {
             // SAFETY: within the region.
-            unsafe { touch::write(page) };
+            unsafe { processor::touch_byte(page) };
         }
     }
 

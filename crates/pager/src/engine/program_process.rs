@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::placement::FollowedProgram;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::proc::{Shown, parent_number, read_proc};
-use crate::kernel::{maps, process, sys};
+use crate::kernel::{maps, process, processor, sys};
 use core::sync::atomic::{
     AtomicI32, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -22,9 +22,6 @@ use rustix::io::Errno;
 const END_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-
-/// More than the C library's descriptor of a thread takes.
-const CONTROL_BLOCK_BYTES: usize = 4096;
 
 /// The program's process is the pager's.
 const OWN: u32 = u32::MAX;
@@ -54,8 +51,8 @@ pub struct ProgramProcess {
     /// The number of the thread that is about to exec; the kernel clears it when the thread leaves
     /// this memory (a futex).
     exec_word: AtomicU32,
-    /// The distance from a thread's pointer to the word that the kernel clears at its end: the C
-    /// library's, the same for all of its threads. 0: nobody knows it.
+    /// The distance from the start of a thread's control block to the word that the kernel clears
+    /// at its end: the C library's, the same for all of its threads. 0: nobody knows it.
     exit_word_offset: AtomicUsize,
 }
 
@@ -200,8 +197,9 @@ impl Engine {
     /// Learns from the calling thread, which the C library made, where the kernel clears a word at
     /// its end. No exec is watched before.
     pub fn learn_exit_word(&self) {
-        let offset = process::exit_word().and_then(|word| word.checked_sub(sys::thread_pointer()));
-        let known = offset.filter(|&offset| offset < CONTROL_BLOCK_BYTES);
+        let (block, _) = processor::control_block();
+        let word = process::exit_word().filter(|word| block.contains(word));
+        let known = word.map(|word| word - block.start);
         self.program_process.exit_word_offset.store(known.unwrap_or(0), Relaxed);
     }
 
@@ -214,7 +212,7 @@ impl Engine {
         }
         let program = &self.program_process;
         let offset = Some(program.exit_word_offset.load(Relaxed)).filter(|&offset| offset != 0)?;
-        let word = sys::thread_pointer() + offset;
+        let word = processor::control_block().0.start + offset;
         // SAFETY: it lies in the thread's control block, which no other thread takes away.
         if unsafe { AtomicU32::from_ptr(word as *mut u32) }.load(Relaxed) != sys::gettid() {
             // The thread was not made by the C library, or a child by its fork.

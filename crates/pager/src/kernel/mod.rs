@@ -12,6 +12,7 @@
 //! | `failing` | calls that fail at random, for tests |
 //! | `filter`, `landlock` | the system calls of a pager thread, and the files that it may open |
 //! | `futex` | a lock and wake-up words |
+//! | `processor` | what depends on the processor: system calls, new threads, thread pointers |
 //! | `process` | processes: the calling one, and the one whose memory it shares |
 //! | `thread` | threads and processes made by clone(2), without the C library |
 //! | `ticks` | the timer that wakes the handler |
@@ -28,6 +29,7 @@ pub mod maps;
 pub mod pagemap;
 pub mod proc;
 pub mod process;
+pub mod processor;
 pub mod ranges;
 pub mod rights;
 pub mod sys;

@@ -148,9 +148,10 @@ pub fn forget_ended(name: &[u8]) {
 pub fn has_children_beside_it() -> bool {
     let name = |path: &core::ffi::CStr| {
         let mut text = [0u8; 32];
-        let arguments = [path.as_ptr() as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0];
+        let here = raw::AT_FDCWD as usize;
+        let arguments = [here, path.as_ptr() as usize, text.as_mut_ptr() as usize, text.len(), 0, 0];
         // SAFETY: the kernel writes into the text.
-        let read = unsafe { sys::syscall(raw::__NR_readlink, arguments) };
+        let read = unsafe { sys::syscall(raw::__NR_readlinkat, arguments) };
         read.map(|_| text)
     };
     // Without a /proc nobody can tell, and hardly anybody has asked for a namespace. The link to a

@@ -1,32 +1,10 @@
-//! The few system calls that `rustix` does not offer, and the clock. x86_64 only.
+//! The few system calls that `rustix` does not offer, and the clock.
 
-use core::arch::asm;
+pub use crate::kernel::processor::syscall;
+
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 use rustix::time::ClockId;
-
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-compile_error!("folioswap runs on Linux on x86_64");
-
-/// Makes any system call.
-///
-/// # Safety
-/// That of the call itself.
-pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
-    let result: isize;
-    // SAFETY: the x86_64 system call convention; rcx and r11 are clobbered by the instruction.
-    unsafe {
-        asm!("syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    if (-4095..0).contains(&result) {
-        Err(Errno::from_raw_os_error(-result as i32))
-    } else {
-        Ok(result as usize)
-    }
-}
 
 /// `ioctl(2)` with a pointer argument.
 ///
@@ -136,14 +114,6 @@ pub fn exit_group(status: u8) -> ! {
         // SAFETY: the call ends the process.
         let _ = unsafe { syscall(raw::__NR_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
     }
-}
-
-/// Returns the calling thread's FS base, where the C library keeps its thread control block.
-pub fn thread_pointer() -> usize {
-    let base: usize;
-    // SAFETY: by the x86-64 ABI of thread-local storage the first word there is its own address.
-    unsafe { asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly, preserves_flags)) };
-    base
 }
 
 /// Lets the calling thread run before the program's threads when it wakes up, however nice they

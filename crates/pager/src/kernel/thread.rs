@@ -4,8 +4,8 @@
 //! the descriptor table (programs close all descriptors), not the working directory, no handlers
 //! of signals, no identity. The program has no thread more for it.
 
+use crate::kernel::processor;
 use crate::kernel::sys;
-use core::arch::asm;
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
@@ -45,8 +45,8 @@ pub unsafe fn spawn(
             }
             Place::Apart => 0,
         };
-    // The lowest page of the stack serves as thread-local block: code compiled with a stack
-    // protector reads a canary from it, no code writes it.
+    // The lowest page of the stack serves as thread-local block: on x86_64 code compiled with a
+    // stack protector reads a canary from it, no code writes it.
     let tls = stack as usize;
     // SAFETY: within the stack, by the caller's promise.
     unsafe {
@@ -60,25 +60,7 @@ pub unsafe fn spawn(
             sys::syscall(raw::__NR_rt_sigprocmask, [how, new as usize, old as usize, 8, 0, 0])
         };
         set_mask(raw::SIG_BLOCK as usize, &raw const everything, &raw mut before)?;
-        let result: isize;
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "pop rax",
-            "pop rdi",
-            "call rax",
-            "ud2",
-            "2:",
-            inlateout("rax") raw::__NR_clone as isize => result,
-            in("rdi") flags as usize,
-            in("rsi") top,
-            in("rdx") 0usize,
-            in("r10") 0usize,
-            in("r8") tls,
-            lateout("rcx") _, lateout("r11") _,
-        );
+        let result = processor::clone(flags, top, tls);
         set_mask(raw::SIG_SETMASK as usize, &raw const before, core::ptr::null_mut())?;
         if result < 0 { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as u32) }
     }

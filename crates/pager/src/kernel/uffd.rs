@@ -137,12 +137,13 @@ impl Userfault {
         let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK | user_only) as usize;
         // SAFETY: makes a descriptor.
         let fd = unsafe { sys::syscall(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0]) }.or_else(|errno| {
+            const HERE: usize = raw::AT_FDCWD as usize;
             let path = c"/dev/userfaultfd";
             // SAFETY: opens a device and asks it for a descriptor, both ours.
             unsafe {
                 let device = sys::syscall(
-                    raw::__NR_open,
-                    [path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0, 0],
+                    raw::__NR_openat,
+                    [HERE, path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0],
                 )
                 .map_err(|_| errno)?;
                 let made = sys::syscall(raw::__NR_ioctl, [device, NEW as usize, flags, 0, 0, 0]);

@@ -5,17 +5,12 @@
 //! of its memory, or move it away, and later map there again with MAP_FIXED: alone it knows that
 //! nothing has come to lie there. The new mapping then took the place of the store's.
 
+use crate::kernel::processor::WINDOW_START as START;
 use crate::units::{BLOCK, PAGE};
 use core::ffi::c_void;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// The kernel puts programs around 0x5555_5555_4000, mappings downwards from the stack, or upwards
-/// from 0x2aaa_aaaa_a000 without a limit on the stack. Go and Java choose addresses of their own
-/// elsewhere. ThreadSanitizer and MemorySanitizer forbid this range, if they come first: then the
-/// kernel chooses.
-const START: usize = 0x4b00_0000_0000;
 
 /// The first mapping begins within so many bytes, by chance: 1 TiB.
 const SPREAD: usize = 1 << 40;
