@@ -24,6 +24,7 @@ mod scratch;
 mod shell;
 mod start;
 mod threads;
+mod variadic;
 
 use core::panic::PanicInfo;
 use folioswap_pager::kernel::sys;

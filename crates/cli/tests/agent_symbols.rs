@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, hint::black_box, process::Command};
 
 // The agent has no test binary of its own, so its functions on bytes are linked into this one, in
 // place of the C library's.
-#[path = "../../agent/src/bytes.rs"]
+#[path = "../../agent/src/bytes/mod.rs"]
 mod bytes;
 
 unsafe extern "C" {

@@ -1,12 +1,5 @@
-//! The C library's functions on bytes, for the agent alone.
-//!
-//! The compiler and the codecs call them by name. A program may have functions of these names (an
-//! allocator's, a sanitizer's), and the dynamic linker would give the pager those: they would run
-//! in its threads, on memory that is being moved. So the agent has its own, which nobody else sees
-//! (hidden), and no undefined symbol of such a name.
-//!
-//! They are assembly because a compiler makes calls of these very functions out of loops. SSE2 is
-//! all that they use, and string instructions, which processors have made fast, from 1 KiB on.
+//! x86_64: SSE2 is all that is used, and string instructions, which processors have made fast, from
+//! 1 KiB on.
 
 core::arch::global_asm!(
     ".macro folioswap_hidden name",
