@@ -4,6 +4,9 @@
 //! removed. A signal that is not a fault in a region goes to the action that was installed before:
 //! a handler is called as the kernel would call it, and the default action ends the process.
 
+mod access;
+
+use access::access_of;
 use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::kernel::window::place;
@@ -211,9 +214,7 @@ extern "C" fn on_sigbus(signal: i32, information: *mut libc::siginfo_t, context:
         };
         match engine {
             Some(engine) => {
-                let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-                let error_code = registers[libc::REG_ERR as usize] as u64;
-                engine.serve_in_place(address, Engine::access_of(error_code));
+                engine.serve_in_place(address, access_of(&*context.cast()));
             }
             None => pass_on(signal, information, context),
         }

@@ -114,16 +114,6 @@ impl Engine {
         self.embedded.latency.add(took);
         self.figures().add(folioswap_group::counters::Counter::FaultNanoseconds, took);
     }
-
-    /// Returns the access of a fault by the processor's error code (bit 0: a page is there; bit 1:
-    /// a write).
-    pub fn access_of(error_code: u64) -> Access {
-        match error_code & 3 {
-            3 => Access::WriteProtected,
-            2 => Access::Write,
-            _ => Access::Read,
-        }
-    }
 }
 
 const _: () = assert!(align_of::<Handler>() <= PAGE);
