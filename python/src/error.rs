@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyMemoryError, PyOSError, PyPermissionError, PyRuntimeErr
 pub(crate) fn exception(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
-        Error::NoLimit | Error::UnderRun | Error::Forked | Error::OldKernel(_) => {
+        Error::NoLimit | Error::UnderRun | Error::Forked | Error::OldKernel(_) | Error::PageSize(_) => {
             PyRuntimeError::new_err(text)
         }
         Error::NoUserfault(_) => PyPermissionError::new_err(text),

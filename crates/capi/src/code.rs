@@ -67,7 +67,7 @@ impl FolioswapCode {
             Error::LimitTooSmall { .. } => Self::FOLIOSWAP_ELIMIT,
             Error::TooLarge { .. } | Error::PinTooLarge { .. } => Self::FOLIOSWAP_ENOMEM,
             Error::NoUserfault(_) => Self::FOLIOSWAP_EPERM,
-            Error::OldKernel(_) => Self::FOLIOSWAP_ENOSYS,
+            Error::OldKernel(_) | Error::PageSize(_) => Self::FOLIOSWAP_ENOSYS,
             Error::File(_) | Error::NotADirectory(_) => Self::FOLIOSWAP_EFILE,
             Error::Closed => Self::FOLIOSWAP_ECLOSED,
             Error::Forked => Self::FOLIOSWAP_EFORKED,

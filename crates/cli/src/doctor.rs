@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     host::{self, Confinement, Container},
 };
-use folioswap_devices::create::CreateError;
+use folioswap_devices::{check_page_size, create::CreateError};
 use folioswap_group::devices::DeviceContents;
 use folioswap_supervisor::{
     devices::{BUILT_IN_DIRECTORY, built_in_file},
@@ -21,6 +21,17 @@ use folioswap_supervisor::{
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+
+/// The first kernel with every feature of userfaultfd that is needed, what came last, and Debian's
+/// package of a kernel.
+const LEAST_KERNEL: &str = if cfg!(target_arch = "aarch64") { "6.10" } else { "6.8" };
+const CAME_WITH: &str = if cfg!(target_arch = "aarch64") {
+    "MOVE came with 6.8, write protection on arm64 with 6.10"
+} else {
+    "MOVE came with 6.8"
+};
+const KERNEL_PACKAGE: &str =
+    if cfg!(target_arch = "aarch64") { "linux-image-arm64" } else { "linux-image-amd64" };
 
 /// What lies on the disk unless the user says otherwise.
 fn swap_file() -> &'static str {
@@ -36,6 +47,8 @@ pub struct Findings {
     probe: Probe,
     container: Container,
     confinement: Confinement,
+    /// Bytes of the kernel's pages.
+    page_bytes: usize,
 }
 
 /// The facts, and what they mean for each door.
@@ -54,17 +67,19 @@ impl Findings {
             probe: Probe::of_kernel(),
             container: host::container(),
             confinement: host::confinement(),
+            page_bytes: rustix::param::page_size(),
         }
     }
 
     /// Whether `run` works here.
     pub fn works(&self) -> bool {
-        self.probe.works() && self.confinement.programs_have_sys_ptrace
+        self.probe.works() && self.confinement.programs_have_sys_ptrace && self.other_page_size().is_none()
     }
 
     /// The problems, each with its remedy; empty when `run` works.
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::from_iter(self.no_userfaultfd());
+        let mut problems = Vec::from_iter(self.other_page_size());
+        problems.extend(self.no_userfaultfd());
         problems.extend(self.missing_features());
         if !matches!(self.probe.route, Route::Syscall | Route::Device) {
             problems.push(format!(
@@ -89,12 +104,19 @@ impl Findings {
         problems
     }
 
+    /// The problem of a kernel with pages of another size, which no door can do without.
+    fn other_page_size(&self) -> Option<String> {
+        check_page_size(self.page_bytes).err().map(|other| other.to_string())
+    }
+
     /// The problem of a kernel without userfaultfd, or of a filter that hides it.
     fn no_userfaultfd(&self) -> Option<String> {
         let is_hidden = self.probe.route == Route::None && self.probe.syscall == Err(Errno::NOSYS);
         is_hidden.then(|| {
-            "the kernel has no userfaultfd (or seccomp hides it): use a kernel with CONFIG_USERFAULTFD=y, 6.8 or later"
-                .to_owned()
+            format!(
+                "the kernel has no userfaultfd (or seccomp hides it): use a kernel with CONFIG_USERFAULTFD=y, \
+                 {LEAST_KERNEL} or later"
+            )
         })
     }
 
@@ -105,11 +127,11 @@ impl Findings {
             return None;
         }
         let newer = match self.release.contains("deb12") || self.release.starts_with("6.1.") {
-            true => "on Debian 12: `apt install -t bookworm-backports linux-image-amd64` and reboot",
-            false => "install a kernel 6.8 or later and reboot",
+            true => format!("on Debian 12: `apt install -t bookworm-backports {KERNEL_PACKAGE}` and reboot"),
+            false => format!("install a kernel {LEAST_KERNEL} or later and reboot"),
         };
         Some(format!(
-            "Linux {} lacks these features of userfaultfd: {} (MOVE came with 6.8): {newer}",
+            "Linux {} lacks these features of userfaultfd: {} ({CAME_WITH}): {newer}",
             self.release,
             missing.join(", ")
         ))

@@ -61,7 +61,7 @@ pub use device::{Characteristics, Device, Orders, Synchrony};
 pub use file::{FileDevice, FileError, Medium};
 pub use location::{Codec, FileSlot, Handle, KeyNumber, Location, LocationCell, Owner, Place, StoredLen};
 pub use memory::{PageMemory, Prefault};
-pub use page::{PAGE_SIZE, Page};
+pub use page::{OtherPageSize, PAGE_SIZE, Page, check_page_size};
 pub use zram::{
     CompactReport, FreeError, IncompressiblePolicy, Invalid, LoadError, MmStat, Recompressed, Relocation,
     Scratch, StoreError, StoreOptions, Stored, Verdict, Wrong, Zram,

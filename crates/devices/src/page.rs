@@ -3,6 +3,31 @@
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 
+/// A size of the kernel's pages that nothing here can work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherPageSize(usize);
+
+impl core::fmt::Display for OtherPageSize {
+    fn fmt(&self, to: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            to,
+            "this kernel's pages have {} KiB; folioswap works with pages of 4 KiB only: boot a kernel that has them (on \
+             Debian linux-image-arm64, not linux-image-arm64-16k)",
+            self.0 >> 10
+        )
+    }
+}
+
+impl core::error::Error for OtherPageSize {}
+
+/// Whether a kernel whose pages have so many bytes will do.
+///
+/// # Errors
+/// It will not; the message says what mends that.
+pub fn check_page_size(bytes: usize) -> Result<(), OtherPageSize> {
+    if bytes == PAGE_SIZE { Ok(()) } else { Err(OtherPageSize(bytes)) }
+}
+
 /// The bytes of one page. No alignment is required.
 pub type Page = [u8; PAGE_SIZE];
 

@@ -1,6 +1,7 @@
 //! The library's errors. Each message names the next step.
 
 use crate::size::show;
+use folioswap_devices::OtherPageSize;
 use folioswap_devices::create::CreateError;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::nested::{DEPTH_MAX, GROUPS_MAX};
@@ -74,9 +75,12 @@ pub enum Error {
     NoUserfault(Errno),
     /// The kernel's userfaultfd lacks a feature.
     #[error(
-        "this kernel's userfaultfd lacks what is needed ({0}): Linux 6.8 or later is, with CONFIG_USERFAULTFD"
+        "this kernel's userfaultfd lacks what is needed ({0}): Linux 6.8 or later is (6.10 on aarch64), with CONFIG_USERFAULTFD"
     )]
     OldKernel(Errno),
+    /// The kernel's pages have another size than 4 KiB.
+    #[error("{0}")]
+    PageSize(#[from] OtherPageSize),
     /// The process runs under `folioswap run`.
     #[error(
         "this program runs under `folioswap run`, whose limit holds for all of its memory: do without a `Swap` (`Swap::is_managed_already` \

@@ -9,6 +9,7 @@ use crate::pager::SwapTree;
 use crate::size::show;
 use crate::thrashing::Notices;
 use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
+use folioswap_devices::check_page_size;
 use folioswap_group::protocol::GROUP_VARIABLE;
 use folioswap_slots::DeviceMask;
 use std::fmt;
@@ -175,6 +176,7 @@ impl SwapBuilder {
         if limit < LEAST_LIMIT {
             return Err(Error::LimitTooSmall { given: limit, least: LEAST_LIMIT });
         }
+        check_page_size(rustix::param::page_size())?;
         if Swap::is_managed_already() {
             return Err(Error::UnderRun);
         }

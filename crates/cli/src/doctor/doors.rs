@@ -64,7 +64,7 @@ impl Examination {
 
     /// `folioswap mount`: FUSE, and the right to mount.
     pub fn mount_door(&self) -> Door {
-        let mut problems = Vec::new();
+        let mut problems = Vec::from_iter(self.findings.other_page_size());
         match self.fuse.device {
             Ok(()) => {}
             Err(Errno::ACCESS | Errno::PERM) => problems.push(
@@ -98,7 +98,8 @@ impl Examination {
     /// The libraries for Rust, C and Python: any userfaultfd will do, since they follow no fork.
     pub fn library_door(&self) -> Door {
         let mut notes = Vec::new();
-        let mut problems = Vec::from_iter(self.findings.missing_features());
+        let mut problems = Vec::from_iter(self.findings.other_page_size());
+        problems.extend(self.findings.missing_features());
         match self.findings.probe.route {
             Route::Syscall | Route::Device => {}
             Route::UserModeOnly => notes.push(

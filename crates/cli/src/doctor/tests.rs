@@ -23,6 +23,7 @@ fn every_refusal_says_what_mends_it() {
             cap_sys_admin: false,
             no_new_privileges: false,
         },
+        page_bytes: 4096,
     };
     assert!(findings.refusal().contains("setpriv"));
     findings.container = Container::Docker;
@@ -64,6 +65,7 @@ fn allowed() -> Findings {
             cap_sys_admin: true,
             no_new_privileges: false,
         },
+        page_bytes: 4096,
     }
 }
 
@@ -134,4 +136,16 @@ fn advice_names_what_is_missing_now_and_nothing_else() {
     findings.probe = denied;
     let advice = findings.permission_advice();
     assert!(!advice.contains("SYS_PTRACE") && advice.contains("seccompProfile"), "{advice}");
+}
+
+#[test]
+fn pages_of_another_size_close_every_door() {
+    let mut examined = examined();
+    examined.findings.page_bytes = 16 << 10;
+    assert!(!examined.findings.works());
+    let refusal = examined.findings.refusal();
+    assert!(refusal.contains("pages have 16 KiB") && refusal.contains("linux-image-arm64"), "{refusal}");
+    for door in [examined.run_door(), examined.mount_door(), examined.library_door()] {
+        assert!(!door.works && door.problems[0].contains("16 KiB"), "{door:?}");
+    }
 }

@@ -17,6 +17,7 @@ pub use umount::umount;
 use crate::{error::Error, host};
 use arguments::MountArguments;
 use devices::MountDevices;
+use folioswap_devices::check_page_size;
 use folioswap_supervisor::{
     devices::{DeviceError, networks::NetworkError},
     processes::limits::Limits,
@@ -155,6 +156,7 @@ pub enum MountCommandError {
 /// # Errors
 /// [`MountCommandError`]; nothing is mounted then.
 pub fn mount(arguments: &MountArguments) -> Result<i32, Error> {
+    check_page_size(rustix::param::page_size()).map_err(|other| Error::Host(format!("  - {other}")))?;
     let options = options(arguments)?;
     let limits = Limits::capture();
     limits.raise()?;

@@ -19,3 +19,12 @@ fn one_changed_byte_anywhere_spoils_it() {
         page[at] ^= 1;
     }
 }
+
+#[test]
+fn other_pages_are_refused_with_what_mends_it() {
+    assert_eq!(check_page_size(4096), Ok(()));
+    for (bytes, told) in [(16 << 10, "have 16 KiB"), (64 << 10, "have 64 KiB")] {
+        let refusal = check_page_size(bytes).unwrap_err().to_string();
+        assert!(refusal.contains(told) && refusal.contains("boot a kernel"), "{refusal}");
+    }
+}
