@@ -27,7 +27,8 @@ const ZSTD_FLAGS: &str = "-DZSTD_TRACE=0 -DZSTD_STRIP_ERROR_STRINGS=1 \
 fn main() {
     let target = env::var("TARGET").unwrap_or_default();
     // On other targets `src/lib.rs` stops the build with a message on the supported ones.
-    if !(target.starts_with("x86_64") && target.contains("linux")) {
+    let is_known = ["x86_64-", "aarch64-"].iter().any(|processor| target.starts_with(processor));
+    if !(is_known && target.contains("linux")) {
         return;
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -54,15 +55,22 @@ fn main() {
     let target_dir = out.join("agent");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target_dir);
+    // The agent is for the processor that the command is for, whoever builds it.
+    let mut built = target_dir.clone();
+    if target != env::var("HOST").unwrap_or_default() {
+        cargo.args(["--target", &target]);
+        built.push(&target);
+    }
     // The memfd that holds the agent at run time counts as memory.
     cargo.args(["--config", "profile.release.strip=\"debuginfo\""]);
     // The settings of this build must not leak into that of the agent, which has its own profile,
     // features and panic strategy.
     for (name, _) in env::vars_os() {
         let Some(text) = name.to_str() else { continue };
-        // How cargo reaches its registry holds for this build too.
+        // How cargo reaches its registry holds for this build too, and who links for a processor.
         let kept = text == "CARGO_HOME"
-            || ["CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTR"].iter().any(|start| text.starts_with(start));
+            || ["CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTR"].iter().any(|start| text.starts_with(start))
+            || text.starts_with("CARGO_TARGET_") && text.ends_with("_LINKER");
         // A zstd library of the system could be another version, and the program could replace it.
         let leaks = ["CARGO", "DEP_", "RUSTC_", "ZSTD_SYS_", "CFLAGS", "HOST_CFLAGS", "TARGET_CFLAGS"]
             .iter()
@@ -94,6 +102,6 @@ fn main() {
     cargo.env("CFLAGS", ZSTD_FLAGS);
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "the agent (crates/agent) does not build: see its errors above");
-    fs::copy(target_dir.join("release/libfolioswap_agent.so"), &agent)
+    fs::copy(built.join("release/libfolioswap_agent.so"), &agent)
         .expect("the agent's build leaves libfolioswap_agent.so");
 }

@@ -1,7 +1,7 @@
 //! folioswap for C. Each function checks its arguments, calls the Rust crate, and turns errors and
 //! panics into codes. No panic unwinds into C.
 #![warn(missing_docs)]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod border;
 mod code;

@@ -5,9 +5,9 @@
 //! *supervisor*, which owns everything that the members of the group share (crate
 //! `folioswap-supervisor`); and CMD, the supervisor's child.
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
 compile_error!(
-    "folioswap runs on x86_64 Linux only (6.8 or later): it depends on that kernel's userfaultfd and on x86_64 page sizes"
+    "folioswap runs on Linux on x86_64 (6.8 or later) and aarch64 (6.10 or later): it depends on that kernel's userfaultfd"
 );
 
 mod agent;

@@ -4,7 +4,7 @@
 //! swaps cold pages out in the background, to compressed RAM within the limit and to files behind
 //! it, and brings a page back when a thread touches it. It is the engine of `folioswap run`,
 //! applied only to the memory that you name: readahead, folios of every size, a checksum on each
-//! stored page. It needs Linux 6.8 or later on x86_64 and userfaultfd; it needs no swap device,
+//! stored page. It needs Linux 6.8 or later on x86_64 (6.10 on aarch64) and userfaultfd; it needs no swap device,
 //! kernel module or cgroup.
 //!
 //! ```
@@ -55,7 +55,7 @@
 //! descriptor table of their own. If one of them cannot go on (a bug, or a failed system call that
 //! may not fail), it aborts the process with one message, so that no thread waits forever.
 #![warn(missing_docs)]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
@@ -80,7 +80,6 @@ mod size;
 mod statistics;
 mod swap;
 mod thrashing;
-mod touch;
 mod transfer;
 
 #[cfg(feature = "allocator-api2")]

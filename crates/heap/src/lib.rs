@@ -6,7 +6,7 @@
 //! pages are reused with their contents, up to an eighth of the limit. The contents of further
 //! freed pages are discarded, so that dead bytes are not swapped out for long.
 #![warn(missing_docs)]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod arena;
 mod extents;

@@ -12,8 +12,10 @@
 //! [`devices`] uses [`swap_option`] and [`processes`]; [`processes`] and [`swap_option`] use
 //! [`size`] and [`suggestion`].
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-compile_error!("folioswap-supervisor runs on x86_64 Linux only: it depends on that kernel's userfaultfd");
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
+compile_error!(
+    "folioswap-supervisor runs on Linux on x86_64 and aarch64: it depends on that kernel's userfaultfd"
+);
 
 mod clusters;
 pub mod course;

@@ -5,6 +5,9 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 const PT_INTERP: u32 = 3;
 const EM_X86_64: u16 = 62;
+const EM_AARCH64: u16 = 183;
+/// The machine of the programs that this one's agent can be loaded into.
+const OWN_MACHINE: u16 = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
 const CLASS_64: u8 = 2;
 /// The most program headers that are looked at; real programs have about a dozen.
 const HEADERS_MAX: u64 = 256;
@@ -54,7 +57,7 @@ pub fn inspect(file: &File) -> io::Result<Image> {
     }
     let half = |offset: usize| u16::from_le_bytes([head[offset], head[offset + 1]]);
     let machine = half(18);
-    if head[4] != CLASS_64 || machine != EM_X86_64 {
+    if head[4] != CLASS_64 || machine != OWN_MACHINE {
         let class = if head[4] == CLASS_64 { "64-bit" } else { "32-bit" };
         return Ok(Image::Foreign { machine: format!("{class}, {}", machine_name(machine)) });
     }
@@ -81,8 +84,9 @@ fn machine_name(machine: u16) -> String {
     match machine {
         3 => "x86".to_owned(),
         40 => "ARM".to_owned(),
-        62 => "x86-64 (x32)".to_owned(),
-        183 => "AArch64".to_owned(),
+        EM_X86_64 if OWN_MACHINE == EM_X86_64 => "x86-64 (x32)".to_owned(),
+        EM_X86_64 => "x86-64".to_owned(),
+        EM_AARCH64 => "AArch64".to_owned(),
         243 => "RISC-V".to_owned(),
         other => format!("ELF machine {other}"),
     }
