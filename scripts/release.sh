@@ -30,7 +30,7 @@ say() { printf '\n=== [%4d s] %s\n' "$SECONDS" "$*"; }
 fail() { echo "release.sh: $*" >&2; exit 1; }
 need() { command -v "$1" >/dev/null || fail "$1 is not there: $2"; }
 
-[ "$(uname -m)" = x86_64 ] || fail "packages are made on x86_64 only: folioswap runs nowhere else yet"
+[ "$(uname -m)" = x86_64 ] || fail "packages are made on x86_64 only"
 need dpkg-deb "apt-get install dpkg"
 need git "apt-get install git"
 ! wants wheel || need maturin "pip install 'maturin>=1.9.4,<2'"

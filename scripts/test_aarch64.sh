@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Builds folioswap for aarch64 with Debian's cross compiler, and tests it in an emulated machine with Debian 13's arm64 kernel.
+#
+#   scripts/test_aarch64.sh                  builds, makes the machine and tests (20 to 60 minutes: every instruction is emulated)
+#   scripts/test_aarch64.sh build            only builds
+#   scripts/test_aarch64.sh symbols          only says what the agent would ask of a program, and what is wrong with that
+#   KEEP=DIR                                 where Debian's user land and the machine's files are kept (/var/tmp/folioswap-aarch64)
+#
+# It takes gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-system-arm, mmdebstrap, cpio and rustup's target
+# aarch64-unknown-linux-gnu; as root it installs what is missing, unless FOLIOSWAP_NO_APT is set. 3 GB of memory and 2.5 GB of disk.
+#
+# What this does not show: how fast it is; the order in which a processor's memory accesses are seen (the emulator runs on x86_64,
+# which orders more of them); tagged memory; page sizes other than 4 KiB; mounts (the machine has no modules, so no FUSE); NBD.
+# The last line is the sum: N passed, N failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+keep=$(realpath -m "${KEEP:-/var/tmp/folioswap-aarch64}")
+triple=aarch64-unknown-linux-gnu
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+out=$target/$triple/release
+# The tests of these crates, as far as they need nothing but the machine.
+crates=(slots policy space pager group)
+say() { printf '\n=== [%4d s] %s\n' "$SECONDS" "$*"; }
+fail() { echo "test_aarch64.sh: $*" >&2; exit 1; }
+. scripts/toolchain.sh
+
+need_tools() {
+    local wanted=()
+    command -v aarch64-linux-gnu-gcc >/dev/null || wanted+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+    command -v qemu-system-aarch64 >/dev/null || wanted+=(qemu-system-arm)
+    command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
+    command -v cpio >/dev/null || wanted+=(cpio)
+    if [ ${#wanted[@]} -gt 0 ]; then
+        may_install || fail "missing: ${wanted[*]} (as root it installs them)"
+        apt_install "${wanted[@]}" || fail "apt-get could not install ${wanted[*]}"
+    fi
+    need_toolchain
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$triple" ]; then
+        command -v rustup >/dev/null || fail "this Rust has no $triple: rustup's has (rustup target add $triple)"
+        rustup target add "$triple" || fail "rustup could not add $triple"
+    fi
+}
+
+build() {
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    cargo build --release --locked --target "$triple" -p folioswap-cli -p folioswap-demo -p folioswap-capi
+    cargo build --release --locked --target "$triple" -p folioswap-acceptance --bin acc-touch
+    cargo test --release --locked --target "$triple" --no-run "${crates[@]/#/-pfolioswap-}" --message-format=json |
+        grep '"profile":{[^}]*"test":true' | grep -o '"executable":"[^"]*"' | cut -d '"' -f 4 >"$target/$triple/tests"
+    cargo test --release --locked --target "$triple" --no-run -p folioswap --lib --test sigbus --message-format=json |
+        grep '"profile":{[^}]*"test":true' | grep -o '"executable":"[^"]*"' | cut -d '"' -f 4 >>"$target/$triple/tests"
+}
+
+# The agent asks for no function by name that the program could have in its place, but those of the C library that it means.
+symbols() {
+    local agent
+    agent=$(find "$out"/build/folioswap-cli-*/out -maxdepth 1 -name libfolioswap_agent.so -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2)
+    [ -n "$agent" ] || fail "no agent was built"
+    aarch64-linux-gnu-readelf -h "$agent" | grep -q AArch64 || fail "the agent is for another processor"
+    aarch64-linux-gnu-nm -D --undefined-only "$agent" | awk '{ print $NF }' | sed 's/@.*//' | sort
+    ! aarch64-linux-gnu-nm -D "$agent" | grep -E ' (memcpy|memmove|memset|memcmp|bcmp|strlen|getauxval)(@|$)' ||
+        fail "the agent would call these of the program's"
+}
+
+user_land() { # Debian 13's packages for arm64, unpacked; none of their scripts can run here
+    [ ! -e "$keep/tree.ready" ] || return 0
+    rm -rf "$keep/tree"
+    mkdir -p "$keep/tree"
+    mmdebstrap --quiet --variant=extract --architectures=arm64 --aptopt='APT::Install-Recommends "false"' \
+        --include=base-files,dash,bash,coreutils,grep,mawk,diffutils,mount,util-linux,libc-bin,libgcc-s1,python3-minimal,linux-image-arm64 \
+        trixie "$keep/tree.tar" http://deb.debian.org/debian
+    tar -C "$keep/tree" -xf "$keep/tree.tar" --exclude='./usr/lib/modules' --exclude='./usr/share/doc' --exclude='./usr/share/man' \
+        --exclude='./usr/share/locale' --exclude='./dev/*'
+    rm "$keep/tree.tar"
+    mv "$keep"/tree/boot/vmlinuz-* "$keep/vmlinuz"
+    rm -rf "$keep/tree/boot"
+    touch "$keep/tree.ready"
+}
+
+machine() { # the user land with what was built, as the first files of the machine
+    local own=$keep/tree/folioswap binary name
+    rm -rf "$own"
+    mkdir -p "$own/tests"
+    for name in folioswap four-times acc-touch; do
+        aarch64-linux-gnu-strip -o "$own/$name" "$out/$name"
+    done
+    for name in forms fork; do
+        aarch64-linux-gnu-gcc -O2 -pthread -D_GNU_SOURCE -o "$own/$name" "crates/acceptance/c/$name.c"
+    done
+    # For this machine's own processor, which the emulated one refuses.
+    printf 'int main(void) { return 0; }\n' | cc -x c - -o "$own/foreign"
+    aarch64-linux-gnu-strip -o "$keep/tree/usr/lib/aarch64-linux-gnu/libfolioswap.so.0" "$out/libfolioswap_capi.so"
+    aarch64-linux-gnu-gcc -std=c99 -O1 -Icrates/capi/include crates/capi/examples/sort.c -o "$own/sort-example" \
+        "$keep/tree/usr/lib/aarch64-linux-gnu/libfolioswap.so.0"
+    while read -r binary; do
+        name=$(basename "${binary%-*}")
+        [ ! -e "$own/tests/$name" ] || name=$(basename "$binary")
+        aarch64-linux-gnu-strip -o "$own/tests/$name" "$binary"
+    done <"$target/$triple/tests"
+    install -m 755 scripts/aarch64/guest.sh "$own/guest.sh"
+    ln -sf folioswap/guest.sh "$keep/tree/init"
+    (cd "$keep/tree" && find . -print0 | cpio --quiet --null --create --format=newc --owner=0:0) >"$keep/initrd"
+}
+
+boot() {
+    # Without a clean end within the time the emulator is ended.
+    timeout -k 10 "${SECONDS_MAX:-5400}" qemu-system-aarch64 -M virt,gic-version=3 -cpu neoverse-n1 -smp 2 -m 3072 -nographic \
+        -no-reboot -nic none -kernel "$keep/vmlinuz" -initrd "$keep/initrd" \
+        -append 'console=ttyAMA0 quiet panic=-1 rdinit=/init' </dev/null | tr -d '\r' | tee "$keep/console"
+}
+
+need_tools
+case ${1:-} in
+    '') ;;
+    build) build; exit ;;
+    symbols) symbols; exit ;;
+    *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+say "building for $triple"
+build
+say "what the agent asks of a program"
+symbols
+say "Debian 13's user land for arm64"
+mkdir -p "$keep"
+user_land
+say "the machine"
+machine
+boot || fail "the machine did not end by itself: see $keep/console"
+sum=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$keep/console" | tail -n 1)
+[ -n "$sum" ] || fail "the machine ended without a sum: see $keep/console"
+say "done"
+echo "$sum"
+[ "${sum#*, }" = "0 failed" ]
