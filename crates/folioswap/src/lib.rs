@@ -4,8 +4,8 @@
 //! swaps cold pages out in the background, to compressed RAM within the limit and to files behind
 //! it, and brings a page back when a thread touches it. It is the engine of `folioswap run`,
 //! applied only to the memory that you name: readahead, folios of every size, a checksum on each
-//! stored page. It needs Linux 6.8 or later on x86_64 (6.10 on aarch64) and userfaultfd; it needs no swap device,
-//! kernel module or cgroup.
+//! stored page. It needs Linux 6.8 or later on x86_64 (6.10 on aarch64) and userfaultfd; it needs
+//! no swap device, kernel module or cgroup.
 //!
 //! ```
 //! use folioswap::Swap;

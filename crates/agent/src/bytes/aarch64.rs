@@ -8,8 +8,8 @@ core::arch::global_asm!(
     "\\name:",
     ".endm",
     ".text",
-    // void *memcpy(x0: to, x1: from, x2: count), and memmove, which may overlap: up to 128 bytes everything is
-    // loaded before anything is stored.
+    // void *memcpy(x0: to, x1: from, x2: count), and memmove, which may overlap: up to 128 bytes
+    // everything is loaded before anything is stored.
     ".p2align 6",
     "folioswap_hidden memcpy",
     "folioswap_hidden memmove",
@@ -113,7 +113,8 @@ core::arch::global_asm!(
     "b.lo 40f",
     "sub x4, x4, #16",
     "mov x3, x0",
-    // Upwards; the last 64 bytes or fewer are stored 16 at a time, and the last 16 may be stored twice.
+    // Upwards; the last 64 bytes or fewer are stored 16 at a time, and the last 16 may be stored
+    // twice.
     "cmp x2, #64",
     "b.lo 31f",
     "sub x5, x4, #48",
@@ -151,8 +152,8 @@ core::arch::global_asm!(
     "sturb w1, [x4, #-1]",
     "43:",
     "ret",
-    // int memcmp(x0: one, x1: other, x2: count), and bcmp, of which only zero or not is asked. Words that
-    // differ are compared from their first byte on.
+    // int memcmp(x0: one, x1: other, x2: count), and bcmp, of which only zero or not is asked.
+    // Words that differ are compared from their first byte on.
     ".p2align 6",
     "folioswap_hidden memcmp",
     "folioswap_hidden bcmp",

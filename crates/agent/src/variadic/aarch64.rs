@@ -1,8 +1,8 @@
 //! aarch64.
 
 /// Functions of one argument and a list. The list's first seven words come in registers; the others
-/// lie on the stack from its pointer on. When the registers are stored right below them, the list is
-/// one array of any length, which is passed on without a copy.
+/// lie on the stack from its pointer on. When the registers are stored right below them, the list
+/// is one array of any length, which is passed on without a copy.
 ///
 /// Stack, from the CFA (the stack pointer before the call) down: seven words of the list, a gap of
 /// one, the return address and the frame pointer; that is 80 bytes, so the call is aligned.

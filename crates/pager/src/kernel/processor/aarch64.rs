@@ -1,5 +1,5 @@
-//! aarch64. The C library's descriptor of a thread ends at the thread pointer; the thread's data lie
-//! above it.
+//! aarch64. The C library's descriptor of a thread ends at the thread pointer; the thread's data
+//! lie above it.
 
 use super::{CONTROL_BLOCK_LEAST, CONTROL_BLOCK_MAX};
 use core::arch::asm;

@@ -23,8 +23,8 @@ pub(super) use own::{WINDOW_START, clone};
 pub const CONTROL_BLOCK_MAX: usize = 4096;
 
 /// Bytes at the thread pointer among which are all that the kernel writes at a thread's end. The C
-/// library's descriptor takes 2304 on x86_64 and somewhat fewer on aarch64, where the thread's stack
-/// lies below it.
+/// library's descriptor takes 2304 on x86_64 and somewhat fewer on aarch64, where the thread's
+/// stack lies below it.
 pub const CONTROL_BLOCK_LEAST: usize = 2048;
 
 #[cfg(test)]
