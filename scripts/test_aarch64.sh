@@ -114,7 +114,7 @@ boot() {
     # Without a clean end within the time the emulator is ended.
     timeout -k 10 "${SECONDS_MAX:-5400}" qemu-system-aarch64 -M virt,gic-version=3 -cpu neoverse-n1 -smp 2 -m 3072 -nographic \
         -no-reboot -nic none -kernel "$keep/vmlinuz" -initrd "$keep/initrd" \
-        -append 'console=ttyAMA0 quiet panic=-1 rdinit=/init' </dev/null | tr -d '\r' | tee "$keep/console"
+        -append 'console=ttyAMA0 quiet panic=-1 rdinit=/init' </dev/null | sed -u 's/\r$//' | tee "$keep/console"
 }
 
 need_tools
