@@ -4,23 +4,25 @@
 //! |---|---|
 //! | `mod` | the looks at the members' [`Course`](folioswap_group::moments::Course)s |
 //! | `curve` | the miss-ratio curve |
+//! | `stack` | the pages that are away, by when they left |
+//! | `pace` | the group's evictions while one member's age goes on |
 //! | `record` | samples, lives of processes and moments, for `--report` and `--timeline` |
 //! | `thrashing` | the one line for a run that hardly does anything but wait for pages |
-//!
-//! A distance is one of its process's own nonresident age. The curve is about the group, so each
-//! distance is stretched by the pages that the whole group evicted while that age went on by one.
 
 pub mod curve;
+mod pace;
 pub mod record;
+mod stack;
 pub mod thrashing;
 
-use curve::{Away, Refaulted};
+use curve::{Away, Came, Gathered, Refaulted};
 use folioswap_group::{
     counters::{Counter, Figures},
     group::Group,
     moments::LATENCY_BUCKETS,
     refaults::{REFAULT_BUCKETS, refault_bucket_start},
 };
+use pace::Pace;
 use record::{Record, SliceKind};
 use std::collections::HashMap;
 use thrashing::Thrashing;
@@ -30,7 +32,12 @@ pub struct Course {
     members: HashMap<u32, Seen>,
     /// Evictions of members that have ended.
     ended_evictions: u64,
-    distances: [f64; REFAULT_BUCKETS],
+    /// Evictions of the group at the last look.
+    evictions_seen: u64,
+    distances: [u64; REFAULT_BUCKETS],
+    /// What came back since the last look at the curve.
+    came: Vec<Came>,
+    curve: Gathered,
     /// Faults by the time that they took.
     pub latency: [u64; LATENCY_BUCKETS],
     /// The watch for a run that does little but wait.
@@ -46,8 +53,7 @@ struct Seen {
     latency: [u32; LATENCY_BUCKETS],
     faults: u64,
     batches: u64,
-    /// Evictions of the group when it began.
-    evictions_before: u64,
+    pace: Pace,
 }
 
 /// The pages that a member has evicted.
@@ -68,7 +74,10 @@ impl Course {
         Course {
             members: HashMap::new(),
             ended_evictions: 0,
-            distances: [0.0; REFAULT_BUCKETS],
+            evictions_seen: 0,
+            distances: [0; REFAULT_BUCKETS],
+            came: Vec::new(),
+            curve: Gathered::default(),
             latency: [0; LATENCY_BUCKETS],
             thrashing: Thrashing::default(),
             record,
@@ -83,7 +92,7 @@ impl Course {
             latency: [0; LATENCY_BUCKETS],
             faults: 0,
             batches: 0,
-            evictions_before: self.evictions(group),
+            pace: Pace::new(self.evictions(group) as f64),
         };
         self.members.insert(id, seen);
         self.record.iter_mut().for_each(|record| record.began(pid));
@@ -98,10 +107,16 @@ impl Course {
         }
     }
 
-    /// Looks at all members. Must be called now and then: moments are overwritten.
-    pub fn look(&mut self, group: Group<'_>) {
+    /// Looks at all members; `away` is away now, within `limit`. Must be called often: moments are
+    /// overwritten, and what comes back is judged by what is away at the next look.
+    pub fn look(&mut self, group: Group<'_>, away: Away, limit: u64) {
         let all: Vec<u32> = self.members.keys().copied().collect();
         all.into_iter().for_each(|id| self.look_at(group, id));
+        let evictions = self.evictions(group);
+        let left = evictions.saturating_sub(self.evictions_seen);
+        self.evictions_seen = self.evictions_seen.max(evictions);
+        self.curve.look(left, &self.came, away, limit);
+        self.came.clear();
     }
 
     fn look_at(&mut self, group: Group<'_>, id: u32) {
@@ -109,17 +124,20 @@ impl Course {
         let (Some(seen), Some(member)) = (self.members.get_mut(&id), group.segment.member(id)) else {
             return;
         };
-        let stretch = match age(&member.figures) {
-            0 => 1.0,
-            // A member may write any number.
-            age => (evicted.saturating_sub(seen.evictions_before) as f64 / age as f64).clamp(1e-3, 1e6),
-        };
+        let before = seen.pace.age();
+        seen.pace.note(age(&member.figures) as f64, evicted as f64);
+        // Pages came back all the time since the last look.
+        let now_age = (before + seen.pace.age()) / 2.0;
         let counts = member.course.refaults.counts();
         for (bucket, (now, then)) in counts.iter().zip(&mut seen.distances).enumerate() {
             let new = now.wrapping_sub(*then);
             *then = *now;
             if new > 0 {
-                spread(&mut self.distances, bucket, stretch, f64::from(new));
+                self.distances[bucket] += u64::from(new);
+                let moment = |distance: u64| seen.pace.evictions_at(now_age - distance as f64);
+                let (from, to) =
+                    (moment(refault_bucket_start(bucket + 1)), moment(refault_bucket_start(bucket)));
+                self.came.push(Came { from, to, pages: f64::from(new) });
             }
         }
         let counts = member.course.latency.counts();
@@ -147,23 +165,9 @@ impl Course {
         live.map(|member| evictions(&member.figures)).fold(self.ended_evictions, u64::saturating_add)
     }
 
-    /// What the run shows of its refaults so far.
-    pub fn refaulted(&self, group: Group<'_>, pages_in: u64, away: Away, limit: u64) -> Refaulted {
-        Refaulted { distances: self.distances, evictions: self.evictions(group), pages_in, away, limit }
+    /// What the run shows of its refaults so far, of which so many pages were read.
+    pub fn refaulted(&self, group: Group<'_>, pages_in: u64) -> Refaulted {
+        let needed = self.curve.needed.clone();
+        Refaulted { distances: self.distances, evictions: self.evictions(group), pages_in, needed }
     }
 }
-
-/// Adds `count` refaults of `bucket`, with distances `stretch` times as long.
-fn spread(distances: &mut [f64; REFAULT_BUCKETS], bucket: usize, stretch: f64, count: f64) {
-    let (start, end) = (refault_bucket_start(bucket) as f64, refault_bucket_start(bucket + 1) as f64);
-    let (start, end) = (start * stretch, end * stretch);
-    for (target, sum) in distances.iter_mut().enumerate() {
-        let (low, high) = (refault_bucket_start(target) as f64, refault_bucket_start(target + 1) as f64);
-        let high = if target + 1 == REFAULT_BUCKETS { f64::INFINITY } else { high };
-        let part = (end.min(high) - start.max(low)).max(0.0) / (end - start);
-        *sum += count * part;
-    }
-}
-
-#[cfg(test)]
-mod tests;

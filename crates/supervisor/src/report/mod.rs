@@ -127,9 +127,9 @@ impl Report {
                 })
             })
             .collect();
-        let distances = self.refaulted.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
+        let distances = self.refaulted.distances.iter().enumerate().filter(|(_, count)| **count > 0);
         let distances: Vec<Value> = distances
-            .map(|(bucket, count)| json!({ "from_pages": refault_bucket_start(bucket), "pages": count.round() }))
+            .map(|(bucket, count)| json!({ "from_pages": refault_bucket_start(bucket), "pages": count }))
             .collect();
         let latency = self.latency.iter().enumerate().filter(|(_, count)| **count > 0);
         let latency: Vec<Value> = latency

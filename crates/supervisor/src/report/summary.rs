@@ -127,7 +127,8 @@ impl Report {
         let points = self.refaulted.points();
         let point = points.iter().find(|point| spared(point.pages_in) >= WORTH_PERCENT)?;
         let well = size::about(self.refaulted.runs_well()?);
-        let (limit, larger) = (size::show(self.limit), size::about(point.limit_bytes));
+        let limit = size::show(self.refaulted.known_from());
+        let larger = size::about(point.limit_bytes);
         let spared = spared(point.pages_in);
         Some(format!(
             "with {larger} instead of {limit} {spared} % of the pages that came back would have stayed; \

@@ -117,7 +117,7 @@ impl Supervisor {
             recorded
         });
         self.totals.sample(self.settings.memory.group(), self.clusters.used());
-        self.course.look(self.settings.memory.group());
+        self.look_at_course();
         self.sample_course();
         let group = self.settings.memory.group();
         let (devices, devices_now) = Report::devices(group, &self.totals, &self.settings.devices.names());

@@ -23,9 +23,7 @@ impl Supervisor {
     pub(super) fn tend_course(&mut self, now: Instant) {
         let group = self.settings.memory.group();
         self.totals.sample(group, self.clusters.used());
-        if self.course.record.is_some() {
-            self.course.look(group);
-        }
+        self.look_at_course();
         if self.course.record.as_ref().is_some_and(|record| record.is_due()) {
             self.sample_course();
         }
@@ -63,8 +61,6 @@ impl Supervisor {
 
     fn look_for_thrashing(&mut self, now: Instant) {
         let group = self.settings.memory.group();
-        // Distances are stretched by the pace of the group's evictions, so they are taken often.
-        self.course.look(group);
         let sums = self.totals.sums(group);
         let sums = thrashing::Sums {
             refaults: sums.counter(Counter::WorkingsetRefault),
@@ -86,19 +82,26 @@ impl Supervisor {
         ));
     }
 
+    /// Looks at the course of all members.
+    pub(super) fn look_at_course(&mut self) {
+        let group = self.settings.memory.group();
+        let levels = Levels::read(group);
+        let away = Away {
+            out: levels.gauge(Gauge::Swapped).saturating_sub(levels.gauge(Gauge::Staging)),
+            stored: levels.gauge(Gauge::OrigDataSize),
+            taken: match self.settings.scope {
+                Scope::Total => levels.gauge(Gauge::MemUsedTotal),
+                Scope::Resident => 0,
+            },
+            below: levels.gauge(Gauge::FileBytes),
+        };
+        self.course.look(group, away, self.settings.limit);
+    }
+
     /// What the run shows of its refaults so far.
     pub(super) fn refaulted(&self) -> Refaulted {
         let group = self.settings.memory.group();
-        let fullest = &self.totals.fullest;
-        let away = Away {
-            stored: fullest.gauge(Gauge::OrigDataSize),
-            taken: match self.settings.scope {
-                Scope::Total => fullest.gauge(Gauge::MemUsedTotal),
-                Scope::Resident => 0,
-            },
-            below: fullest.gauge(Gauge::FileBytes),
-        };
         let pages_in = self.totals.sums(group).counter(Counter::PagesIn);
-        self.course.refaulted(group, pages_in, away, self.settings.limit)
+        self.course.refaulted(group, pages_in)
     }
 }

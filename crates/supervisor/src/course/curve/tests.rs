@@ -1,42 +1,81 @@
 use super::*;
+use folioswap_group::refaults::refault_bucket_start;
 
 const MIB: u64 = 1 << 20;
 
-fn bucket_of(distance: u64) -> usize {
-    (0..REFAULT_BUCKETS).rfind(|&bucket| refault_bucket_start(bucket) <= distance).expect("0 is in the first")
+/// A memory under LRU that is looked at now and then.
+#[derive(Default)]
+struct Memory {
+    gathered: Gathered,
+    /// When resident pages were used, and those pages in this order.
+    used: std::collections::HashMap<usize, usize>,
+    resident: std::collections::BTreeMap<usize, usize>,
+    /// The moments at which pages left that are away.
+    left: std::collections::HashMap<usize, u64>,
+    now: usize,
+    evictions: u64,
+    seen: u64,
+    pages_in: u64,
+    came: Vec<Came>,
 }
 
-/// A memory of `fit` pages under LRU, and what it shows of these accesses.
-fn simulate(accesses: &[usize], fit: usize) -> Refaulted {
-    let mut refaulted = Refaulted {
-        distances: [0.0; REFAULT_BUCKETS],
-        evictions: 0,
-        pages_in: 0,
-        away: Away::default(),
-        limit: fit as u64 * 4096,
-    };
-    let pages = accesses.iter().max().map_or(0, |most| most + 1);
-    let (mut used, mut left) = (vec![None; pages], vec![None; pages]);
-    let (mut resident, mut away) = (std::collections::BTreeMap::new(), 0_u64);
-    for (now, &page) in accesses.iter().enumerate() {
-        if let Some(then) = used[page].take() {
-            resident.remove(&then);
-        } else if let Some(then) = left[page].take() {
-            refaulted.distances[bucket_of(refaulted.evictions - then)] += 1.0;
-            refaulted.pages_in += 1;
-            away -= 4096;
+impl Memory {
+    fn access(&mut self, page: usize, fit: usize) {
+        self.now += 1;
+        if let Some(then) = self.used.remove(&page) {
+            self.resident.remove(&then);
+        } else if let Some(then) = self.left.remove(&page) {
+            // A member knows the distance by its bucket.
+            let distance = self.evictions - then;
+            let bucket = (0..REFAULT_BUCKETS).rfind(|&it| refault_bucket_start(it) <= distance);
+            let bucket = bucket.expect("0 is in the first");
+            let moment = |distance| self.evictions as f64 - refault_bucket_start(distance) as f64;
+            self.came.push(Came { from: moment(bucket + 1), to: moment(bucket), pages: 1.0 });
+            self.pages_in += 1;
         }
-        used[page] = Some(now);
-        resident.insert(now, page);
-        if resident.len() > fit {
-            let (_, out) = resident.pop_first().expect("more than one");
-            (used[out], left[out]) = (None, Some(refaulted.evictions));
-            refaulted.evictions += 1;
-            away += 4096;
-            refaulted.away.below = refaulted.away.below.max(away);
+        self.used.insert(page, self.now);
+        self.resident.insert(self.now, page);
+        while self.resident.len() > fit {
+            let (_, out) = self.resident.pop_first().expect("more than one");
+            self.used.remove(&out);
+            self.left.insert(out, self.evictions);
+            self.evictions += 1;
+        }
+        if self.now % 200 == 0 {
+            self.look(fit);
         }
     }
-    refaulted
+
+    fn look(&mut self, fit: usize) {
+        let away = Away { out: self.left.len() as u64 * 4096, ..Away::default() };
+        self.gathered.look(self.evictions - self.seen, &self.came, away, fit as u64 * 4096);
+        self.seen = self.evictions;
+        self.came.clear();
+    }
+
+    /// The program gives up its pages from this one on.
+    fn give_up_from(&mut self, first: usize) {
+        self.left.retain(|&page, _| page < first);
+        self.resident.retain(|_, &mut page| page < first);
+        self.used.retain(|&page, _| page < first);
+    }
+
+    fn refaulted(mut self, fit: usize) -> Refaulted {
+        self.look(fit);
+        Refaulted {
+            distances: [0; REFAULT_BUCKETS],
+            evictions: self.evictions,
+            pages_in: self.pages_in,
+            needed: self.gathered.needed,
+        }
+    }
+}
+
+/// A memory of `fit` pages, and what it shows of these accesses.
+fn simulate(accesses: &[usize], fit: usize) -> Refaulted {
+    let mut memory = Memory::default();
+    accesses.iter().for_each(|&page| memory.access(page, fit));
+    memory.refaulted(fit)
 }
 
 /// Compares the curve of a run within `fit` pages with runs within more.
@@ -99,7 +138,7 @@ fn below_the_limit_of_the_run_nothing_is_said() {
 /// What stays takes 4 KiB less its bytes in the store.
 #[test]
 fn the_store_is_not_needed_for_what_stays() {
-    let away = Away { stored: 100 * MIB, taken: 50 * MIB, below: 0 };
+    let away = Away { out: 0, stored: 100 * MIB, taken: 50 * MIB, below: 0 };
     let within = |mib: u64| away.limit(100.0 * MIB as f64, (mib * MIB) as f64) / MIB as f64;
     assert_eq!((within(0), within(50), within(100)), (100.0, 125.0, 150.0));
 }
@@ -107,7 +146,7 @@ fn the_store_is_not_needed_for_what_stays() {
 /// A store that keeps its share of the limit has room for pages from below, until none is there.
 #[test]
 fn the_store_keeps_its_share_while_something_is_below() {
-    let away = Away { stored: 80 * MIB, taken: 40 * MIB, below: 200 * MIB };
+    let away = Away { out: 0, stored: 80 * MIB, taken: 40 * MIB, below: 200 * MIB };
     let within = |mib: u64| away.limit(100.0 * MIB as f64, (mib * MIB) as f64) / MIB as f64;
     assert_eq!((within(0), within(60)), (100.0, 200.0));
     // 60 + 280 resident, and nothing is stored.
@@ -130,4 +169,43 @@ fn pages_that_are_never_wanted_again_take_memory_too() {
         })
         .collect();
     check(&accesses, 1500, &[1800, 2200, 2600]);
+}
+
+/// Half of what a program has once filled is given up while it is away; what it touches then is
+/// predicted by what is left of it.
+#[test]
+fn what_was_given_up_needs_no_memory() {
+    let run = |fit: usize| {
+        let mut random = folioswap_test_support::random::Random::new(11);
+        let mut memory = Memory::default();
+        (0..6000).for_each(|page| memory.access(page, fit));
+        memory.give_up_from(3000);
+        (0..100_000).for_each(|_| memory.access(random.below(3000) as usize, fit));
+        memory.refaulted(fit)
+    };
+    let curve = run(1500);
+    for fit in [2000, 2500, 3300] {
+        let real = run(fit).pages_in as f64;
+        let said = curve.pages_in(fit as u64 * 4096).expect("above the limit") as f64;
+        assert!(
+            (said - real).abs() <= real * 0.15 + curve.pages_in as f64 * 0.02,
+            "{fit}: {said} for {real}"
+        );
+    }
+}
+
+/// Each part of a run speaks for the limit that it had.
+#[test]
+fn a_limit_that_was_changed_is_known_from_the_higher_one() {
+    let mut random = folioswap_test_support::random::Random::new(13);
+    let mut memory = Memory::default();
+    (0..100_000).for_each(|_| memory.access(random.below(3000) as usize, 1000));
+    (0..100_000).for_each(|_| memory.access(random.below(3000) as usize, 2000));
+    let curve = memory.refaulted(2000);
+    assert_eq!((curve.known_from(), curve.pages_in(1999 * 4096)), (2000 * 4096, None));
+    // A third of 200 000 touches within 2000 pages of 3000, a sixth within 2500.
+    for (fit, real) in [(2000, 66_667.0), (2500, 33_333.0)] {
+        let said = curve.pages_in(fit * 4096).expect("above the limit") as f64;
+        assert!((said - real).abs() < real * 0.15, "{fit}: {said} for {real}");
+    }
 }

@@ -1,6 +1,6 @@
 use crate::{
     course::{
-        curve::{Away, Refaulted},
+        curve::{Away, Came, Gathered, Refaulted},
         record::{Record, Sample, SliceKind},
     },
     report::{
@@ -18,14 +18,16 @@ use std::time::{Duration, Instant};
 
 /// The report of a run of 4 s; `came_back` pages came back from 8192 pages away.
 fn report(came_back: f64) -> Report {
-    let mut refaulted = Refaulted {
-        distances: [0.0; REFAULT_BUCKETS],
-        evictions: 100_000,
+    let mut gathered = Gathered::default();
+    let away = Away { out: 32 << 20, ..Away::default() };
+    gathered.look(8192, &[], away, 64 << 20);
+    gathered.look(0, &[Came { from: 0.0, to: 64.0, pages: came_back }], away, 64 << 20);
+    let refaulted = Refaulted {
+        distances: [0; REFAULT_BUCKETS],
+        evictions: 8192,
         pages_in: came_back as u64,
-        away: Away { stored: 0, taken: 0, below: 64 << 20 },
-        limit: 64 << 20,
+        needed: gathered.needed,
     };
-    refaulted.distances[33] = came_back;
     let mut latency = [0; LATENCY_BUCKETS];
     (latency[10], latency[30]) = (98, 2);
     Report {
