@@ -38,6 +38,8 @@ mod devices;
 mod error;
 mod folio;
 mod frames;
+#[cfg(test)]
+mod lower_limit;
 mod lru;
 mod map;
 mod mapping;

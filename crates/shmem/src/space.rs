@@ -21,6 +21,8 @@ use std::time::Instant;
 const ADDRESSES: u64 = 4;
 /// Bytes that a thread which must reclaim frees beyond its need.
 const BATCH: u64 = 128 << 10;
+/// Bytes that one who waits for a lower limit has leave at a time.
+const HELPED: u64 = 4 << 20;
 /// The share of the limit that free folio memory may keep for reuse.
 const IDLE_SHARE: u64 = 16;
 /// Rounds of reclaim without any success after which there is no room, unless a full scan of the
@@ -52,7 +54,7 @@ pub struct ShmemSpace {
     /// Set when a full scan of the lists freed nothing: until then no other one is tried.
     full_until: Mutex<Option<Instant>>,
     /// None in tests that want no other thread at work.
-    reclaimer: Option<Reclaimer>,
+    pub(crate) reclaimer: Option<Reclaimer>,
 }
 
 /// How badly a folio is wanted.
@@ -247,6 +249,16 @@ impl ShmemSpace {
             reclaimer.signal.wake();
         }
         is_within
+    }
+
+    /// [`ShmemSpace::is_within_limit`], for one who waits for that: the caller has some content
+    /// leave itself, beside the thread that reclaims. Cost: up to that of compressing 4 MiB.
+    pub fn help_within_limit(&self) -> bool {
+        if self.is_within_limit() {
+            return true;
+        }
+        self.shrink(self.limit().max(self.used().saturating_sub(HELPED)), Effort::Some);
+        self.is_within_limit()
     }
 
     /// Sets another limit on contents (tmpfs `size=`), in bytes, rounded down to pages.

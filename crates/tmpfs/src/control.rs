@@ -148,7 +148,7 @@ impl Control {
             STATS => Ok(tmpfs.figures()),
             SWAPS => Ok(swaps(tmpfs)),
             name if name == MEMORY.as_bytes() => {
-                let within = if tmpfs.space.is_within_limit() { Within::Limit } else { Within::Above };
+                let within = if tmpfs.space.help_within_limit() { Within::Limit } else { Within::Above };
                 Ok(format!("{} {}", tmpfs.limit(), within.name()))
             }
             name if name == SIZE.as_bytes() => Ok(tmpfs.size().to_string()),
