@@ -79,6 +79,7 @@ fn wrong_inputs_are_refused_and_say_what_to_do() {
         (run(&["-m", "0.001%"]), &[], &["too small to run anything", "8M"]),
         (run(&["-m", "50 percent"]), &[], &["not a size", "512M"]),
         (run(&["-m", "64M", "--stats=everything"]), &[], &["short", "all", "off"]),
+        (run(&["-m", "64M", "--stats=s.json"]), &[], &["s.json", "--stats-json FILE writes a file"]),
         (run(&["-m", "64M", "--stats-json", &no_directory]), &[], &["--stats-json", "No such file"]),
         (run(&["-m", "64M", "--report", &no_directory]), &[], &["--report", "No such file"]),
         (run(&["-m", "64M", "--report", "/"]), &[], &["--report /", "directory"]),

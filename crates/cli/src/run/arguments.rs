@@ -2,7 +2,11 @@
 
 use super::memory::{self, MemoryArgument};
 use crate::folio_option::FolioOption;
-use clap::{Args, ValueEnum, ValueHint, builder::TypedValueParser};
+use clap::{
+    Args, ValueEnum, ValueHint,
+    builder::{EnumValueParser, TypedValueParser},
+    error::{ContextKind, ContextValue},
+};
 use folioswap_group::decisions::{Failures, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
     size,
@@ -89,6 +93,32 @@ pub enum StatsArgument {
     Off,
 }
 
+/// Reads [`StatsArgument`]; a path gets the option that writes a file.
+#[derive(Clone)]
+struct StatsParser;
+
+impl TypedValueParser for StatsParser {
+    type Value = StatsArgument;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        option: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<StatsArgument, clap::Error> {
+        let read = EnumValueParser::<StatsArgument>::new().parse_ref(command, option, value);
+        read.map_err(|mut error| {
+            let hint = "--stats-json FILE writes a file".to_owned().into();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
+            error
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        Some(Box::new(StatsArgument::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
 /// What a group is made with. The environment and the configuration files have the same.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GroupArguments {
@@ -139,7 +169,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME", value_parser = folioswap_supervisor::ipc::description::parse_name)]
     pub name: Option<String>,
     /// Print the ten figures that matter most to standard error when CMD ends; =all: all
-    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
+    #[arg(long, value_parser = StatsParser, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
     pub stats: Option<StatsArgument>,
     /// Write statistics as JSON to FILE when CMD ends; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
