@@ -54,7 +54,7 @@ const COLUMNS: [(&str, u16, u16); 12] = [
     ("IN/s", 7, 0),
     ("WAIT%", 6, 0),
     ("PAGER%", 6, 90),
-    ("WAIT us", 7, 110),
+    ("P99 us", 7, 110),
     ("COMMAND", 10, 80),
 ];
 
@@ -163,7 +163,7 @@ fn value(row: &Row, column: usize, colours: Colours) -> Cell<'static> {
         "IN/s" => (rate(row.rates.back), plain),
         "WAIT%" => (percent(row.rates.wait), colours.style(Color::Yellow)),
         "PAGER%" => (percent(row.rates.pager), plain),
-        "WAIT us" => (row.rates.fault_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}")), plain),
+        "P99 us" => (row.rates.p99_us.map_or_else(|| "-".to_owned(), |us| us.to_string()), plain),
         _ => (row.command(), plain),
     };
     cell(column, text, style)

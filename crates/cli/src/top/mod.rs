@@ -45,7 +45,7 @@ Keys:
 OUT/s and IN/s are bytes swapped out and in. WAIT% is the time that threads
 have waited for pages, of one thread's time; it can be more than 100 where
 several wait. PAGER% is processor time of folioswap's threads, of one CPU.
-WAIT us is the mean time that a fault took. NO_COLOR in the environment: no
+P99 us is the time that 99 % of the faults took at most. NO_COLOR: no
 colours. `folioswap ps` prints once. Exit status: 0; 125 without a terminal.";
 
 #[derive(Args)]

@@ -4,7 +4,7 @@ use super::{history::History, view::Key};
 use crate::operate::mounts::MountSnapshot;
 use folioswap_devices::PAGE_SIZE;
 use folioswap_group::counters::Counter;
-use folioswap_supervisor::view::{GroupSnapshot, State};
+use folioswap_supervisor::view::{GroupSnapshot, Latency, State};
 use std::time::Duration;
 
 /// What counters were at a reading. All only grow.
@@ -14,7 +14,8 @@ pub struct Counts {
     pub back: u64,
     pub wait_ns: u64,
     pub pager_ns: u64,
-    pub faults: u64,
+    /// Faults by the time that they took.
+    pub latency: Latency,
     pub refaults: u64,
 }
 
@@ -30,8 +31,8 @@ pub struct Rates {
     pub wait: Option<f64>,
     /// Processor time of the pager threads, in percent of one CPU.
     pub pager: Option<f64>,
-    /// The mean time of a fault, in microseconds; `None` when there was none.
-    pub fault_us: Option<f64>,
+    /// The time that 99 % of the faults took at most, in microseconds; `None` when there was none.
+    pub p99_us: Option<u64>,
     /// Pages a second that came back after a known time away.
     pub refaults: f64,
 }
@@ -64,7 +65,7 @@ impl Counts {
             back: get(Counter::PagesIn).saturating_mul(PAGE_SIZE as u64),
             wait_ns: get(Counter::FaultNanoseconds),
             pager_ns: get(Counter::PagerNanoseconds),
-            faults: get(Counter::MajorFaults).saturating_add(get(Counter::MinorFaults)),
+            latency: group.latency,
             refaults: get(Counter::WorkingsetRefault),
         }
     }
@@ -83,13 +84,12 @@ impl Counts {
         let seconds = time.as_secs_f64().max(1e-3);
         let of = |now: u64, before: u64| now.saturating_sub(before) as f64;
         let percent = |now, before| of(now, before) / 1e7 / seconds;
-        let faults = of(self.faults, before.faults);
         Rates {
             out: of(self.out, before.out) / seconds,
             back: of(self.back, before.back) / seconds,
             wait: Some(percent(self.wait_ns, before.wait_ns)),
             pager: Some(percent(self.pager_ns, before.pager_ns)),
-            fault_us: (faults > 0.0).then(|| of(self.wait_ns, before.wait_ns) / 1e3 / faults),
+            p99_us: self.latency.since(&before.latency).below_ns(99).map(|ns| ns.div_ceil(1000)),
             refaults: of(self.refaults, before.refaults) / seconds,
         }
     }
@@ -121,7 +121,7 @@ impl Row {
                 (before.charges.clone(), before.outs.clone(), before.backs.clone());
         }
         if matches!(self.subject, Subject::Mount(_)) {
-            (self.rates.wait, self.rates.pager, self.rates.fault_us) = (None, None, None);
+            (self.rates.wait, self.rates.pager, self.rates.p99_us) = (None, None, None);
         }
         self.charges.push((100.0 * self.charge() as f64 / self.limit().max(1) as f64) as u64);
         self.outs.push(self.rates.out as u64);

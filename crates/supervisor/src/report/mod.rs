@@ -14,10 +14,10 @@ use self::{
     table::{Device, Health, Sizes},
     totals::{Levels, Sums, Totals},
 };
-use crate::{course::curve::Refaulted, processes::census::Unmanaged, recording::Recorded, size};
+use crate::{course::curve::Refaulted, processes::census::Unmanaged, recording::Recorded, size, view};
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
-    decisions::Scope,
+    decisions::{Pressure, Scope},
     devices::DeviceKind,
     group::Group,
     moments::{LATENCY_BUCKETS, latency_bucket_start_ns},
@@ -70,6 +70,8 @@ pub struct Report {
     pub refaulted: Refaulted,
     /// Faults by the time that they took.
     pub latency: [u64; LATENCY_BUCKETS],
+    /// Pressure stall information when CMD ended.
+    pub pressure: Pressure,
 }
 
 impl Report {
@@ -164,6 +166,7 @@ impl Report {
                 "runs_well_bytes": self.refaulted.runs_well(),
             },
             "fault_latency": latency,
+            "pressure": view::json::pressure(&self.pressure),
             "counters": counters,
             "sizes": sizes,
             "levels": levels(&self.now),

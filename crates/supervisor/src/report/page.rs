@@ -50,6 +50,7 @@ impl Report {
             escaped(&table::render(&self.devices, table::Sizes::Readable))
         )?;
         writeln!(page, "<p class=\"note\">USED: at most.</p>")?;
+        self.write_pressure(page)?;
         self.write_latency(page)?;
         self.write_curve(page)?;
         let data = json!({
@@ -65,6 +66,22 @@ impl Report {
         writeln!(
             page,
             "<script type=\"application/json\" id=\"folioswap-data\">{data}</script>\n</body>\n</html>"
+        )
+    }
+
+    /// Pressure stall information, as a `memory.pressure` file has it.
+    fn write_pressure(&self, page: &mut String) -> std::fmt::Result {
+        let line = |name: &str, [ten, minute, five]: [u32; 3], total: u64| {
+            let [ten, minute, five] = [ten, minute, five].map(|avg| f64::from(avg) / 100.0);
+            format!("{name} avg10={ten:.2} avg60={minute:.2} avg300={five:.2} total={total}\n")
+        };
+        let pressure = &self.pressure;
+        let some = line("some", pressure.some, pressure.some_total_us);
+        let full = line("full", pressure.full, pressure.full_total_us);
+        writeln!(page, "<h2>Pressure</h2>\n<pre>{some}{full}</pre>")?;
+        writeln!(
+            page,
+            "<p class=\"note\">Share of time in percent, when the program ended; total in microseconds.</p>"
         )
     }
 

@@ -1,10 +1,9 @@
 //! The ten lines of `--stats`.
 
 use super::{Report, times};
-use crate::size;
+use crate::{size, view::Latency};
 use folioswap_group::{
     counters::{Counter, Gauge},
-    moments::latency_bucket_start_ns,
     units::PAGE_SIZE,
 };
 use std::fmt::Write;
@@ -106,13 +105,7 @@ impl Report {
 
     /// The longest time that this part of the faults took, in percent; `None` when there was none.
     fn latency_below(&self, percent: u64) -> Option<String> {
-        let all: u64 = self.latency.iter().sum();
-        let mut seen = 0;
-        let bucket = self.latency.iter().position(|count| {
-            seen += count;
-            all > 0 && u128::from(seen) * 100 >= u128::from(all) * u128::from(percent)
-        })?;
-        let nanoseconds = latency_bucket_start_ns(bucket + 1);
+        let nanoseconds = Latency(self.latency).below_ns(percent)?;
         Some(match nanoseconds {
             ..1_000_000 => format!("{} us", nanoseconds.div_ceil(1000)),
             1_000_000..1_000_000_000 => format!("{:.1} ms", nanoseconds as f64 / 1e6),

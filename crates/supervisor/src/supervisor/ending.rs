@@ -136,6 +136,7 @@ impl Supervisor {
             recorded,
             refaulted: self.refaulted(),
             latency: self.course.latency,
+            pressure: group.decisions.pressure(),
         };
         let failed = self.settings.outputs.write(&report, self.course.record.as_ref());
         failed.iter().for_each(|line| self.say(line));

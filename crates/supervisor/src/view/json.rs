@@ -61,7 +61,7 @@ impl GroupSnapshot {
 }
 
 /// As a `memory.pressure` file has it: averages in percent, totals in microseconds.
-fn pressure(pressure: &Pressure) -> Value {
+pub(crate) fn pressure(pressure: &Pressure) -> Value {
     let line = |avg: [u32; 3], total: u64| {
         let [ten, minute, five_minutes] = avg.map(|avg| f64::from(avg) / 100.0);
         json!({ "avg10": ten, "avg60": minute, "avg300": five_minutes, "total_us": total })

@@ -6,10 +6,12 @@
 //! chose are printable. A wrong word makes a figure wrong and nothing else.
 
 mod figures;
-mod json;
+pub(crate) mod json;
+mod latency;
 mod member;
 
 pub use figures::Counters;
+pub use latency::Latency;
 pub use member::MemberView;
 
 use crate::{
@@ -101,6 +103,8 @@ pub struct GroupSnapshot {
     pub devices: Vec<Device>,
     /// Counters of all members that it has and had.
     pub counters: Counters,
+    /// Faults of its members by the time that they took.
+    pub latency: Latency,
     /// Gauges, summed over its members.
     pub levels: Levels,
 }
@@ -146,6 +150,7 @@ impl GroupSnapshot {
                 .map(|(_, row)| row)
                 .collect(),
             counters: Counters::read(memory),
+            latency: Latency::read(memory),
             levels,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use folioswap_group::{
-    decisions::Scope,
+    decisions::{Pressure, Scope},
     moments::{LATENCY_BUCKETS, Moment},
     refaults::REFAULT_BUCKETS,
 };
@@ -45,6 +45,12 @@ fn report(came_back: f64) -> Report {
         recorded: None,
         refaulted,
         latency,
+        pressure: Pressure {
+            some: [0, 1250, 300],
+            full: [0, 50, 0],
+            some_total_us: 900_000,
+            full_total_us: 0,
+        },
     }
 }
 
