@@ -259,12 +259,52 @@ fn a_mount_changes_its_limits_while_it_is_written_and_read() {
         assert!(read == contents(turn), "file {turn} is as it was written");
     }
     eprintln!("the longest change took {} ms", longest.as_millis());
+    assert!(longest < Duration::from_secs(5), "a limit is kept soon, not after {longest:?}");
     // 256 MiB are there.
     refused(&run_folioswap(&["set", &directory, "--size", "100M"]), 125, &["256.0 MiB of contents"]);
     done(&run_folioswap(&["set", &directory, "--size", "260M"]));
     assert!(fs::write(mount.path().join("more"), vec![7; 16 << 20]).is_err(), "there is no room for it");
     done(&run_folioswap(&["set", &directory, "--size", "1G"]));
     fs::write(mount.path().join("more"), vec![7; 16 << 20]).expect("there is room again");
+}
+
+/// Two processes go through as much memory as each other, more than there is; the heavier one keeps
+/// more of it, by what `stats` says of both, and what it starts is as heavy.
+#[test]
+fn the_heavier_process_keeps_more() {
+    only_folioswap!();
+    let touch = "import os,random,sys\nb=bytearray(random.Random(1).randbytes(1<<20)*60)\nwhile True: b[random.randrange(len(b))]=1";
+    let script = format!("python3 -c '{touch}' & python3 -c '{touch}' & wait");
+    let mut running = start("acc-weights", 80 * MIB, &["sh", "-c", &script]);
+    let pythons = || {
+        let seen = stats("acc-weights");
+        let mut members = seen["members"].as_array().cloned().unwrap_or_default();
+        members.retain(|member| member["name"].as_str().is_some_and(|name| name.starts_with("python")));
+        members.sort_by_key(|member| member["pid"].as_u64());
+        members
+    };
+    wait_until("both are near the limit and swap", || {
+        let both = pythons();
+        both.len() == 2 && both.iter().all(|member| bytes(member, "pages_in") > 1000)
+    });
+    let pids: Vec<u64> = pythons().iter().map(|member| bytes(member, "pid")).collect();
+    for (heavy, light) in [(0, 1), (1, 0)] {
+        for (number, weight) in [(heavy, 800), (light, 100)] {
+            let weight = format!("{}={weight}", pids[number]);
+            done(&run_folioswap(&["set", "acc-weights", "--weight", &weight]));
+        }
+        wait_until("the heavier has half as much again", || {
+            let both = pythons();
+            assert_eq!(bytes(&both[heavy], "weight"), 800);
+            bytes(&both[heavy], "resident_bytes") > bytes(&both[light], "resident_bytes") * 3 / 2
+        });
+    }
+    let none = run_folioswap(&["set", "acc-weights", "--weight", "1=200"]);
+    refused(&none, 125, &["no managed process 1"]);
+    for wrong in ["7", "0=100", "7=0", "7=10001"] {
+        refused(&run_folioswap(&["set", "acc-weights", "--weight", wrong]), 125, &["--weight"]);
+    }
+    running.signal(libc::SIGKILL);
 }
 
 /// A process of the group cannot lift its own limit, nor can another user.

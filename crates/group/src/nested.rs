@@ -165,8 +165,13 @@ impl Decisions {
 impl<'a> Group<'a> {
     /// The live members of a group and of those within it. Cost: a few loads per member.
     pub fn members_within(self, outer: u32) -> impl Iterator<Item = &'a Member> {
+        self.taken_within(outer).map(|(_, member)| member)
+    }
+
+    /// [`Group::members_within`], each with its seat.
+    pub fn taken_within(self, outer: u32) -> impl Iterator<Item = (&'a Seat, &'a Member)> {
         let is_within = move |(seat, _): &(&Seat, &Member)| self.decisions.is_within(seat.group(), outer);
-        self.taken().filter(is_within).map(|(_, member)| member)
+        self.taken().filter(is_within)
     }
 
     /// Bytes that count towards the limit of a group. Cost: a few loads per member.

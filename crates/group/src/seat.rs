@@ -16,6 +16,11 @@ pub enum MemberState {
     Live = 1,
 }
 
+/// The weight of a member of which nobody has said otherwise, as that of a cgroup (`io.weight`).
+pub const WEIGHT_DEFAULT: u32 = 100;
+/// The highest weight; the least is 1.
+pub const WEIGHT_MAX: u32 = 10_000;
+
 /// What the owner of the group says of one member; its index is the member id. The member's own
 /// figures are in its entry of the segment ([`Member`](crate::segment::Member)).
 #[repr(C)]
@@ -27,6 +32,8 @@ pub struct Seat {
     pid: AtomicU32,
     /// The nested group of the member; 0: none.
     group: AtomicU32,
+    /// The member's weight; 0: [`WEIGHT_DEFAULT`].
+    weight: AtomicU32,
 }
 
 impl Seat {
@@ -46,12 +53,26 @@ impl Seat {
         nested::known(self.group.load(Acquire))
     }
 
+    /// The member's weight, 1 to [`WEIGHT_MAX`]: where all are busy, it gives memory in inverse
+    /// proportion to this.
+    pub fn weight(&self) -> u32 {
+        match self.weight.load(Relaxed) {
+            0 => WEIGHT_DEFAULT,
+            weight => weight.min(WEIGHT_MAX),
+        }
+    }
+
+    pub(crate) fn set_weight(&self, weight: u32) {
+        self.weight.store(weight, Relaxed);
+    }
+
     pub(crate) fn set_group(&self, group: u32) {
         self.group.store(group, Release);
     }
 
     pub(crate) fn take(&self, pid: u32) {
         self.group.store(WHOLE, Relaxed);
+        self.weight.store(0, Relaxed);
         self.pid.store(pid, Relaxed);
         self.state.store(MemberState::Live as u32, Release);
     }

@@ -1,6 +1,7 @@
 //! The arguments of the commands that look at running groups and mounts, and change them.
 
 use clap::Args;
+use folioswap_group::seat::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use folioswap_supervisor::size;
 
 const TARGET: &str = "\
@@ -33,6 +34,7 @@ Examples:
   folioswap set train --memory 2G       another limit for the running group
   folioswap set 4711 --memory 512M      the same for that of process 4711
   folioswap set /mnt/build --memory 2G --size 16G
+  folioswap set train --weight 4711=400 process 4711 keeps more than others
 
 The command returns when the group or mount is within the new limit. If it
 does not come so far (memory is locked, or swap is full), or on Ctrl-C, the
@@ -71,7 +73,7 @@ pub struct StatsArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = SET_EXAMPLES, group = clap::ArgGroup::new("what").required(true).multiple(true).args(["memory", "size"]))]
+#[command(after_help = SET_EXAMPLES, group = clap::ArgGroup::new("what").required(true).multiple(true).args(["memory", "size", "weight"]))]
 pub struct SetArguments {
     /// A group or a mount: NAME, PID or DIR
     #[arg(value_name = "TARGET", long_help = TARGET)]
@@ -82,6 +84,22 @@ pub struct SetArguments {
     /// The most contents of a mount
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub size: Option<u64>,
+    /// Weight of a process, and of those that it starts from now on, as cgroups have it: 1 to
+    /// 10000, else 100. Near the limit busy processes give memory in inverse proportion; repeatable
+    #[arg(long, value_name = "PID=N", value_parser = parse_weight)]
+    pub weight: Vec<(u32, u32)>,
+}
+
+/// Reads a process and its weight.
+fn parse_weight(text: &str) -> Result<(u32, u32), String> {
+    let (process, weight) = text.split_once('=').ok_or("give PID=N, e.g. 4711=400")?;
+    let process = process.parse().ok().filter(|&process: &u32| process > 0);
+    let process = process.ok_or("PID is the id of a process (`folioswap stats` lists them)")?;
+    let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    Ok((
+        process,
+        weight.ok_or_else(|| format!("N is a weight, 1 to {WEIGHT_MAX}; the default is {WEIGHT_DEFAULT}"))?,
+    ))
 }
 
 #[derive(Args)]

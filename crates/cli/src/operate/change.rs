@@ -57,6 +57,9 @@ fn reason(end: Option<ChangeEnd>, change: Change) -> String {
             "it is frozen and has {}, which cannot leave meanwhile; thaw it first (`folioswap thaw`)",
             size::show(charge)
         ),
+        Some(ChangeEnd::NoMember { process }) => {
+            format!("it has no managed process {process}; `folioswap stats` lists them")
+        }
         Some(ChangeEnd::Unstoppable { process }) => format!(
             "process {process} ({}) cannot be stopped (it belongs to another user, or processes are made faster than they \
              are stopped); all go on",

@@ -60,6 +60,9 @@ pub enum OperateError {
         "--size {0}: a group has no size, only a mount has; what a group may swap is given by its devices (`folioswap swapon`)"
     )]
     NoSize(String),
+    /// A mount has no processes.
+    #[error("{} is a mount: only the processes of a group have weights", .0.display())]
+    NoWeight(PathBuf),
     /// A mount cannot do that.
     #[error("{} is a mount: only the processes of a group can be frozen; stop the programs that use it", .0.display())]
     NotFrozen(PathBuf),

@@ -42,9 +42,15 @@ pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
             if let Some(bytes) = arguments.size {
                 return Err(OperateError::NoSize(size::show(bytes)).into());
             }
+            for &(process, weight) in &arguments.weight {
+                change::ask(&group, Change::Weight { process, weight })?;
+            }
             if let Some(bytes) = arguments.memory {
                 change::ask(&group, Change::Limit(bytes))?;
             }
+        }
+        Target::Mount(point) if !arguments.weight.is_empty() => {
+            return Err(OperateError::NoWeight(point.directory).into());
         }
         Target::Mount(point) => set_mount(&point, arguments.memory, arguments.size)?,
     }

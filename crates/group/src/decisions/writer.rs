@@ -149,6 +149,13 @@ impl<'a> DecisionsWriter<'a> {
         Some(index as u32)
     }
 
+    /// Sets the weight of a member; 0 is the default.
+    pub fn set_weight(self, id: u32, weight: u32) {
+        if let Some(seat) = self.0.seat(id) {
+            seat.set_weight(weight);
+        }
+    }
+
     /// Frees the seat of a process that has ended, after its figures were read.
     pub fn release(self, segment: &Segment, id: u32) {
         let (Some(seat), Some(member)) = (self.0.seat(id), segment.member(id)) else { return };

@@ -1,6 +1,8 @@
 //! Changes of a running group that a command asks for, and how they ended. Each packs into the
 //! words of a message.
 
+use crate::seat::WEIGHT_MAX;
+
 /// A change of a running group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -10,6 +12,13 @@ pub enum Change {
     Freeze,
     /// They go on.
     Thaw,
+    /// Another weight of one process and of those that it starts from now on.
+    Weight {
+        /// The process.
+        process: u32,
+        /// Its weight, 1 to [`WEIGHT_MAX`](crate::seat::WEIGHT_MAX).
+        weight: u32,
+    },
 }
 
 impl Change {
@@ -19,6 +28,7 @@ impl Change {
             Change::Limit(bytes) => [0, bytes, 0],
             Change::Freeze => [1, 0, 0],
             Change::Thaw => [2, 0, 0],
+            Change::Weight { process, weight } => [3, process as u64, weight as u64],
         }
     }
 
@@ -28,6 +38,9 @@ impl Change {
             [0, bytes, _] => Change::Limit(bytes),
             [1, ..] => Change::Freeze,
             [2, ..] => Change::Thaw,
+            [3, process, weight] if weight > 0 && weight <= WEIGHT_MAX as u64 => {
+                Change::Weight { process: process as u32, weight: weight as u32 }
+            }
             _ => return None,
         })
     }
@@ -67,6 +80,11 @@ pub enum ChangeEnd {
         /// The process.
         process: u32,
     },
+    /// The group has no managed process of this number.
+    NoMember {
+        /// The process.
+        process: u32,
+    },
 }
 
 impl ChangeEnd {
@@ -80,6 +98,7 @@ impl ChangeEnd {
             ChangeEnd::NoRoom { charge } => [4, charge, 0],
             ChangeEnd::Frozen { charge } => [5, charge, 0],
             ChangeEnd::Unstoppable { process } => [6, process as u64, 0],
+            ChangeEnd::NoMember { process } => [7, process as u64, 0],
         }
     }
 
@@ -93,6 +112,7 @@ impl ChangeEnd {
             [4, charge, _] => ChangeEnd::NoRoom { charge },
             [5, charge, _] => ChangeEnd::Frozen { charge },
             [6, process, _] => ChangeEnd::Unstoppable { process: process as u32 },
+            [7, process, _] => ChangeEnd::NoMember { process: process as u32 },
             _ => return None,
         })
     }

@@ -19,10 +19,12 @@ fn how_a_swapoff_ended_fits_a_message() {
 
 #[test]
 fn changes_and_their_ends_fit_a_message() {
-    for change in [Change::Limit(u64::MAX), Change::Freeze, Change::Thaw] {
+    for change in
+        [Change::Limit(u64::MAX), Change::Freeze, Change::Thaw, Change::Weight { process: 7, weight: 10_000 }]
+    {
         assert_eq!(Change::unpack(change.pack()), Some(change));
     }
-    assert_eq!(Change::unpack([3, 0, 0]), None);
+    assert_eq!([[3, 7, 0], [3, 7, 10_001], [4, 0, 0]].map(Change::unpack), [None; 3]);
     for end in [
         ChangeEnd::Done { charge: 1 << 40 },
         ChangeEnd::NotPermitted,
@@ -31,10 +33,11 @@ fn changes_and_their_ends_fit_a_message() {
         ChangeEnd::NoRoom { charge: u64::MAX },
         ChangeEnd::Frozen { charge: 7 },
         ChangeEnd::Unstoppable { process: u32::MAX },
+        ChangeEnd::NoMember { process: 7 },
     ] {
         assert_eq!(ChangeEnd::unpack(end.pack()), Some(end));
     }
-    assert_eq!(ChangeEnd::unpack([7, 0, 0]), None);
+    assert_eq!(ChangeEnd::unpack([8, 0, 0]), None);
 }
 
 #[test]

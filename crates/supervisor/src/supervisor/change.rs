@@ -58,6 +58,7 @@ impl Supervisor {
                 Change::Limit(bytes) => self.begin_limit(index, bytes, now),
                 Change::Freeze => Some(self.freeze()),
                 Change::Thaw => Some(self.thaw(now)),
+                Change::Weight { process, weight } => Some(self.set_weight(process, weight)),
             }
         } else {
             Some(ChangeEnd::NotPermitted)

@@ -196,6 +196,8 @@ impl Supervisor {
         self.census.joined(connection.pid);
         self.totals.began(group);
         self.course.began(group, id, connection.pid);
+        let weight = self.weights.of_new(connection.pid);
+        writer.set_weight(id, weight);
         let mut flags = welcome::with_filters(self.filters);
         let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's

@@ -23,6 +23,7 @@ mod telling;
 mod unmanaged;
 mod userfaults;
 mod vigil;
+mod weights;
 
 use crate::{
     STATUS_REFUSED,
@@ -151,6 +152,7 @@ pub struct Supervisor {
     pages_lost: u64,
     totals: Totals,
     course: Course,
+    weights: weights::Weights,
     recording: Option<Recording>,
     swapoff: Option<Swapoff>,
     swapon: Option<Swapon>,
@@ -239,6 +241,7 @@ impl Supervisor {
             clusters: Clusters::new(clusters),
             networks: Networks::default(),
             course: Course::new(settings.outputs.record(settings.started)),
+            weights: weights::Weights::default(),
             settings,
             link: None,
             signals,

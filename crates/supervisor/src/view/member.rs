@@ -17,6 +17,8 @@ pub struct MemberView {
     pub name: String,
     /// The state letter of `/proc/PID/status`.
     pub state: char,
+    /// Its weight: the more, the more it keeps where all are busy.
+    pub weight: u32,
     /// The bytes of it that count towards the limit.
     pub charge_bytes: u64,
     /// Its anonymous memory that is in RAM, in bytes.
@@ -48,6 +50,7 @@ impl MemberView {
             pid,
             name,
             state,
+            weight: seat.weight(),
             charge_bytes: member.charge(),
             resident_bytes: figures.gauge(Gauge::Resident),
             swapped_bytes: figures.gauge(Gauge::Swapped),

@@ -80,3 +80,28 @@ fn no_share_exceeds_the_excess_whatever_members_publish() {
         assert!(own <= excess, "{own} of {excess}");
     }
 }
+
+#[test]
+fn the_heavier_gives_less_and_nobody_more_than_it_has() {
+    let memory = Memory::new();
+    let members = &memory.segment.members;
+    for (pid, weight) in [(1, 100), (2, 400)] {
+        let id = memory.add(pid, 100 << 20);
+        members[id as usize].active.store(1, Relaxed);
+        memory.writer().set_weight(id, weight);
+    }
+    let shares = |excess: u64| {
+        let mut other = 0;
+        let own = own_share(memory.group(), WHOLE, &members[0], excess, |_, bytes| other = bytes);
+        (own >> 20, other >> 20)
+    };
+    assert_eq!(shares(50 << 20), (40, 10));
+    assert_eq!(shares(150 << 20), (100, 30), "the rest is asked for next");
+    // Idle ones give first, whatever their weight.
+    members[1].active.store(0, Relaxed);
+    assert_eq!(shares(50 << 20), (0, 50));
+    // The next process at this seat has the default.
+    memory.writer().release(&memory.segment, 1);
+    let id = memory.add(3, 100 << 20);
+    assert_eq!((id, memory.decisions.seats[1].weight()), (1, 100));
+}
