@@ -275,7 +275,7 @@ fn the_heavier_process_keeps_more() {
     only_folioswap!();
     let touch = "import os,random,sys\nb=bytearray(random.Random(1).randbytes(1<<20)*60)\nwhile True: b[random.randrange(len(b))]=1";
     let script = format!("python3 -c '{touch}' & python3 -c '{touch}' & wait");
-    let mut running = start("acc-weights", 80 * MIB, &["sh", "-c", &script]);
+    let running = start("acc-weights", 80 * MIB, &["sh", "-c", &script]);
     let pythons = || {
         let seen = stats("acc-weights");
         let mut members = seen["members"].as_array().cloned().unwrap_or_default();

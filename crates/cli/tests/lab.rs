@@ -226,7 +226,7 @@ fn contention_repeats_and_takes_costs_from_a_file() {
     let words = ["contention", "--series", "4", "--cpus", "12", "--scale", "512", "--json"];
     let first = json(&words);
     assert_eq!(first, json(&words));
-    assert_eq!(first["results"]["outcomes"].as_array().map(Vec::len), Some(3 * 4));
+    assert_eq!(first["results"]["outcomes"].as_array().map(Vec::len), Some(3 * 6));
     let costs = place.file("costs.json");
     let mut other = first["results"]["costs"].clone();
     other["costs"]["page_out_ns"] = 0.into();

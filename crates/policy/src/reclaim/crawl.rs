@@ -84,10 +84,12 @@ impl Crawl {
             Fill::Full | Fill::FullOfUnswappable => self.stored_since_ns = None,
         }
         match fill {
-            Fill::FullOfStored | Fill::FullOfUnswappable => {
+            Fill::FullOfUnswappable => {
                 self.unswappable_since_ns.get_or_insert(now_ns);
                 self.unswappable_at_ns = now_ns;
             }
+            // Stored pages have a patience of their own; nothing can be given meanwhile either.
+            Fill::FullOfStored => self.unswappable_at_ns = now_ns,
             Fill::Full if now_ns.saturating_sub(self.unswappable_at_ns) > OVERLOOKED_NS => {
                 self.unswappable_since_ns = None;
             }

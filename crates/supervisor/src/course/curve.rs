@@ -3,12 +3,12 @@
 //! Under LRU a larger memory holds what a smaller one holds, and besides the pages that left it
 //! last (Mattson's inclusion). So a page that comes back would have stayed within a memory that is
 //! larger by the pages that left after it and are still away. Their number is its stack distance;
-//! [`Stack`] has it at each moment of the run. It is less than the refault distance, which counts
+//! `Stack` has it at each moment of the run. It is less than the refault distance, which counts
 //! every eviction meanwhile, those of pages that have come back or were given up too.
 //!
 //! Each refault is counted at the limit that it would have needed, which is found from the sizes at
 //! that moment: so phases of a program, and limits that change, each speak for themselves. In scope
-//! total memory that is not needed for the store is there for pages that stay ([`Away::limit`]).
+//! total memory that is not needed for the store is there for pages that stay (`Away::limit`).
 //! Nothing is known of limits below that of the run, where pages would leave that did not.
 
 use super::stack::Stack;

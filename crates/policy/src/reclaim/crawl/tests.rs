@@ -32,6 +32,13 @@ fn a_group_that_is_full_of_either_for_long_crawls() {
 }
 
 #[test]
+fn stored_pages_alone_have_a_patience_of_their_own() {
+    let mut crawl = Crawl::new();
+    after(&mut crawl, Fill::FullOfStored, 0, 9_980);
+    assert!(!crawl.exceeds(Patience { stored_ns: LONG_NS, unswappable_ns: 0 }, 9_980 * MS));
+}
+
+#[test]
 fn a_group_that_could_give_something_does_not() {
     let mut crawl = Crawl::new();
     after(&mut crawl, Fill::Full, 0, 100_000);
