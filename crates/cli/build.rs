@@ -57,7 +57,9 @@ fn main() {
     cargo.args(["build", "--release", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target_dir);
     // The agent is for the processor that the command is for, whoever builds it.
     let mut built = target_dir.clone();
-    if target != env::var("HOST").unwrap_or_default() {
+    let host = env::var("HOST").unwrap_or_default();
+    let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    if target != host {
         cargo.args(["--target", &target]);
         built.push(&target);
     }
@@ -70,7 +72,7 @@ fn main() {
         // How cargo reaches its registry holds for this build too, and who links for a processor.
         let kept = text == "CARGO_HOME"
             || ["CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTR"].iter().any(|start| text.starts_with(start))
-            || text.starts_with("CARGO_TARGET_") && text.ends_with("_LINKER");
+            || target != host && text == linker;
         // A zstd library of the system could be another version, and the program could replace it.
         let leaks = ["CARGO", "DEP_", "RUSTC_", "ZSTD_SYS_", "CFLAGS", "HOST_CFLAGS", "TARGET_CFLAGS"]
             .iter()

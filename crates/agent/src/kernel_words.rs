@@ -44,7 +44,7 @@ pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut c_void, attributes: *con
         && let Some(engine) = engine()
     {
         // Whoever locks it writes into it, which brings it in, so nobody needs to wait here.
-        engine.keep_resident(mutex as usize, mutex as usize + MUTEX_BYTES);
+        engine.keep_word_resident(mutex as usize, mutex as usize + MUTEX_BYTES);
     }
     // SAFETY: by the caller's contract.
     unsafe { next!(pthread_mutex_init: fn(*mut c_void, *const c_void) -> c_int)(mutex, attributes) }

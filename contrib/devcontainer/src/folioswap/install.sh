@@ -4,7 +4,7 @@
 # keep it starts the container with contrib/seccomp/folioswap.json instead.
 set -eu
 version=${VERSION:-0.2.0}
-[ "$(uname -m)" = x86_64 ] || { echo "folioswap runs on x86_64 only" >&2; exit 1; }
+[ "$(uname -m)" = x86_64 ] || { echo "there is a package of folioswap for x86_64 only" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 name=folioswap-$version-x86_64-linux-gnu

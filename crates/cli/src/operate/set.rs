@@ -42,11 +42,12 @@ pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
             if let Some(bytes) = arguments.size {
                 return Err(OperateError::NoSize(size::show(bytes)).into());
             }
-            for &(process, weight) in &arguments.weight {
-                change::ask(&group, Change::Weight { process, weight })?;
-            }
+            // The one that may fail for want of memory comes first.
             if let Some(bytes) = arguments.memory {
                 change::ask(&group, Change::Limit(bytes))?;
+            }
+            for &(process, weight) in &arguments.weight {
+                change::ask(&group, Change::Weight { process, weight })?;
             }
         }
         Target::Mount(point) if !arguments.weight.is_empty() => {

@@ -3,11 +3,13 @@
 
 use folioswap_pager::kernel::uffd::Access;
 
-fn access(is_write: bool, is_there: bool) -> Access {
-    match (is_write, is_there) {
-        (true, true) => Access::WriteProtected,
-        (true, false) => Access::Write,
-        (false, _) => Access::Read,
+/// The access by two bits of a register, each 0 or not: that of a write, and that of a page that is
+/// there.
+fn access(write: u64, there: u64) -> Access {
+    match (write, there) {
+        (0, _) => Access::Read,
+        (_, 0) => Access::Write,
+        _ => Access::WriteProtected,
     }
 }
 
@@ -20,7 +22,7 @@ pub(super) fn access_of(context: &libc::ucontext_t) -> Access {
 
 #[cfg(target_arch = "x86_64")]
 fn by_error_code(code: u64) -> Access {
-    access(code & 2 != 0, code & 1 != 0)
+    access(code & 2, code & 1)
 }
 
 /// The access of a fault by the exception syndrome, which the kernel lays among the records behind
@@ -56,8 +58,8 @@ fn syndrome_among(records: &[u64]) -> Option<u64> {
 /// maintenance of a cache; the low six bits are 0b0011xx where a page is there and forbids it.
 #[cfg(any(target_arch = "aarch64", test))]
 fn by_syndrome(syndrome: u64) -> Access {
-    let is_write = syndrome >> 6 & 1 != 0 && syndrome >> 8 & 1 == 0;
-    access(is_write, syndrome & 0b11_1100 == 0b00_1100)
+    let write = syndrome >> 6 & 1 & !(syndrome >> 8);
+    access(write, u64::from(syndrome & 0b11_1100 == 0b00_1100))
 }
 
 #[cfg(test)]

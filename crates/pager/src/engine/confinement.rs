@@ -60,14 +60,23 @@ impl Confinement {
 
     /// Lets the calling thread open nothing but files beneath the two directories.
     fn open_beneath(&self) -> Result<(), Errno> {
-        let [own, program] = [&self.own, &self.program].map(|place| place.load(Relaxed));
         // SAFETY: both are in the pager threads' table and stay open.
-        let borrow = |descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) };
-        match (own, program) {
-            (-1, _) => landlock::read_only_beneath(&[]),
-            (own, -1) => landlock::read_only_beneath(&[borrow(own)]),
-            (own, program) => landlock::read_only_beneath(&[borrow(own), borrow(program)]),
+        let borrow = |descriptor: i32| unsafe { BorrowedFd::borrow_raw(descriptor) };
+        match (self.own().map(borrow), self.program().map(borrow)) {
+            (None, None) => landlock::read_only_beneath(&[]),
+            (Some(one), None) | (None, Some(one)) => landlock::read_only_beneath(&[one]),
+            (Some(own), Some(program)) => landlock::read_only_beneath(&[own, program]),
         }
+    }
+
+    /// The directory of `/proc` that shows the pager itself, if it stays open.
+    pub(crate) fn own(&self) -> Option<i32> {
+        Some(self.own.load(Relaxed)).filter(|&directory| directory >= 0)
+    }
+
+    /// The one that shows the program.
+    pub(crate) fn program(&self) -> Option<i32> {
+        Some(self.program.load(Relaxed)).filter(|&directory| directory >= 0)
     }
 
     fn how(&self) -> Confining {
@@ -92,14 +101,14 @@ impl Engine {
     /// Handler, before there is an evictor.
     ///
     /// # Errors
-    /// open(2)'s, where the kernel has no Landlock and files must stay open.
+    /// open(2)'s, for want of memory or of descriptors.
     pub(crate) fn prepare_confinement(&self, allowance: Allowance) -> Result<(), Errno> {
         // The first look at the clock asks the kernel where the clock's code is.
         sys::now_ns();
         let how = if self.has_filters_of_its_own() {
             Confining::NotAgain
         } else if landlock::look() == Landlock::Missing {
-            self.descriptors.open_late_files(self.followed_program().shown)?;
+            self.descriptors.open_late_files(self.followed_program().shown);
             Confining::OpensNothing
         } else if allowance == Allowance::Handful {
             Confining::InProc
@@ -108,8 +117,13 @@ impl Engine {
             let shown =
                 [(Shown::Own, &confinement.own), (self.followed_program().shown, &confinement.program)];
             for (shown, place) in shown {
-                // Where there is none, the supervisor gave the files, and nothing is opened.
-                place.store(shown.open_directory().map_or(-1, IntoRawFd::into_raw_fd), Relaxed);
+                let opened = match shown.open_directory() {
+                    Ok(opened) => opened.into_raw_fd(),
+                    // There is none: the supervisor gave the files, and nothing is opened.
+                    Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => -1,
+                    Err(errno) => return Err(errno),
+                };
+                place.store(opened, Relaxed);
             }
             Confining::Beneath
         };
@@ -135,7 +149,8 @@ impl Engine {
         if !filter::is_filtered() {
             return false;
         }
-        let mut text = [0; 4096];
+        // The line stands behind all groups of the user.
+        let mut text = [0; 16384];
         let status = descriptors::open(ProcFile::Status).and_then(|file| rustix::io::read(&file, &mut text));
         let count = status.ok().and_then(|length| field_number(&text[..length], b"Seccomp_filters:"));
         // Nobody knows where the pager sees no /proc.

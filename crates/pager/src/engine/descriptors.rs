@@ -56,19 +56,16 @@ impl Descriptors {
         Ok(mask)
     }
 
-    /// Opens the files that are else opened each time, where the supervisor gave none; the program
-    /// is shown there. Handler.
-    ///
-    /// # Errors
-    /// open(2)'s.
-    pub(crate) fn open_late_files(&self, program: Shown) -> Result<(), Errno> {
+    /// Opens the files that are else opened each time, where the supervisor gave none, as far as
+    /// there are descriptors; the program is shown there. Handler.
+    pub(crate) fn open_late_files(&self, program: Shown) {
         for file in [ProcFile::Smaps, ProcFile::SmapsRollup, ProcFile::Stat, ProcFile::Status] {
             if self.of(file).load(Relaxed) < 0 {
                 let opened = if file == ProcFile::Stat { program.open(b"stat") } else { open(file) };
-                self.keep(file, opened?.into_raw_fd());
+                // What is missing costs figures; the process is managed without.
+                opened.into_iter().for_each(|opened| self.keep(file, opened.into_raw_fd()));
             }
         }
-        Ok(())
     }
 
     /// Keeps the descriptor of a file that had none.
@@ -118,7 +115,10 @@ impl Engine {
         match self.descriptors.of(file).load(Relaxed) {
             // That file is of the program's process, all others are of its memory.
             -1 if file == ProcFile::Stat => body(self.followed_program().shown.open(b"stat")?.as_fd()),
-            -1 => body(open(file)?.as_fd()),
+            -1 => match self.confinement.own() {
+                Some(directory) => body(Shown::By(directory).open(file.name().as_bytes())?.as_fd()),
+                None => body(open(file)?.as_fd()),
+            },
             // SAFETY: the descriptor is in the pager threads' table and stays open.
             given => body(unsafe { BorrowedFd::borrow_raw(given) }),
         }

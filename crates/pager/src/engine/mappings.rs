@@ -18,6 +18,12 @@ use rustix::mm::{Advice, madvise};
 const LOOKS_FOR_ROUNDS: u32 = 1000;
 const LOOK_FOR_ROUNDS_NS: u64 = 200_000;
 
+/// The most pages of words that the kernel uses which are kept resident.
+pub const PAGES_OF_WORDS_MAX: u32 = 16 << 10;
+
+/// How often a thread asks for such a page when too many others wait.
+const TRIES_FOR_WORDS: u32 = 32;
+
 /// The program's mappings, as far as the engine manages them.
 #[repr(C)]
 pub struct Mappings {
@@ -50,6 +56,10 @@ pub struct Said {
     pub(crate) no_huge_pages: UnsafeCell<Ranges>,
     /// 1 once the program has given either advice.
     pub(crate) huge_advised: AtomicU32,
+    /// The page of the last word that was kept by [`Engine::keep_word_resident`], and how many such
+    /// pages there were.
+    last_word: AtomicUsize,
+    pages_of_words: AtomicU32,
 }
 
 impl Engine {
@@ -63,6 +73,31 @@ impl Engine {
         self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
     }
 
+    /// Keeps the pages of a word that the kernel uses resident, if that is possible now: nobody waits
+    /// for the pager here, and [`PAGES_OF_WORDS_MAX`] pages are kept so at most, since nothing tells
+    /// when such a word is used no more. Threads of the program.
+    pub fn keep_word_resident(&self, start: usize, end: usize) {
+        let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
+        // Many of them lie in one page.
+        if !self.is_ours() || self.said.last_word.swap(start, Relaxed) == start {
+            return;
+        }
+        if self.said.pages_of_words.fetch_add(1, Relaxed) >= PAGES_OF_WORDS_MAX {
+            self.said.pages_of_words.fetch_sub(1, Relaxed);
+            return;
+        }
+        for _ in 0..TRIES_FOR_WORDS {
+            if self.life() == Life::Unmanaged || self.requests.post(Request::KeepResident, start, end) {
+                return;
+            }
+            if self.life() == Life::Running {
+                // The cells are full until the evictor has looked.
+                futex::post(&self.member().wake, Sharing::Shared);
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
     /// As [`Engine::keep_resident`], and returns when the pager knows of it and the pages are in
     /// memory, writable. Then they leave no more, and no fork protects them. Threads of the
     /// program.
@@ -71,7 +106,7 @@ impl Engine {
         let before = self.requests.rounds();
         for _ in 0..LOOKS_FOR_ROUNDS {
             let rounds = self.requests.rounds();
-            if !self.is_ours() || self.life() == Life::Unmanaged || rounds.wrapping_sub(before) >= 2 {
+            if !self.is_ours() || self.life() != Life::Running || rounds.wrapping_sub(before) >= 2 {
                 break;
             }
             futex::post(&self.member().wake, Sharing::Shared);
@@ -95,7 +130,7 @@ impl Engine {
     /// stopped them.
     pub(crate) fn apply_requests(&self) {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under the lock of the sets. A full set can only mean 65 536 stacks;
+        // SAFETY: under the lock of the sets. A full set can only mean 49 152 stacks;
         // then a stack may be swapped.
         let kept = unsafe { &mut *self.said.kept.get() };
         // SAFETY: as above.

@@ -104,7 +104,7 @@ impl Engine {
         let shown = match self.program_process.number_in_proc.load(Relaxed) {
             OWN => Shown::Own,
             0 => Shown::Nowhere,
-            number => Shown::As(number),
+            number => self.confinement.program().map_or(Shown::As(number), Shown::By),
         };
         FollowedProgram { number: self.program_process.number.load(Relaxed), shown }
     }

@@ -7,7 +7,7 @@
 //!
 //! Sources: seccomp(2), linux/filter.h.
 
-use crate::kernel::sys;
+use crate::kernel::{pagemap, sys};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ptrace as bpf;
 use linux_raw_sys::{net, prctl};
@@ -20,6 +20,8 @@ enum When {
     /// The lower half of this argument has, under one of these masks, this value. The kernel takes
     /// an `int` or 32 bits of flags there.
     Argument(u8, &'static [(u32, u32)]),
+    /// Each of these arguments has this value.
+    Arguments(&'static [(u8, u32)]),
     /// This argument is the number of the pager's own process.
     Itself(u8),
 }
@@ -33,19 +35,15 @@ pub enum Opening {
     Never,
 }
 
-/// The parts of an ioctl's request: its type and its number.
+/// The type in an ioctl's request.
 const TYPE: u32 = 0xFF00;
-const NUMBER: u32 = 0x00FF;
 
 /// Any request to a userfaultfd.
 const USERFAULTFD: u32 = 0xAA00;
 
-/// PAGEMAP_SCAN: `_IOWR('f', 16, struct pm_scan_arg)` without its size.
-const PAGEMAP_SCAN: u32 = 0x6610;
-
 /// Every system call of a confined thread, those with many calls a second first.
 const LIST: &[(u32, When)] = &[
-    (raw::__NR_ioctl, When::Argument(1, &[(TYPE, USERFAULTFD), (TYPE | NUMBER, PAGEMAP_SCAN)])),
+    (raw::__NR_ioctl, When::Argument(1, &[(TYPE, USERFAULTFD), (u32::MAX, pagemap::SCAN)])),
     (raw::__NR_read, When::Always),
     (raw::__NR_ppoll, When::Always),
     (raw::__NR_futex, When::Always),
@@ -63,7 +61,7 @@ const LIST: &[(u32, When)] = &[
     (raw::__NR_recvfrom, When::Always),
     // A further link to a network device: one end goes to the supervisor. Such a socket sends to
     // its other end only, whatever address a message has.
-    (raw::__NR_socketpair, When::Argument(1, &[(u32::MAX, net::SOCK_SEQPACKET | raw::O_CLOEXEC)])),
+    (raw::__NR_socketpair, When::Arguments(&[(0, net::AF_UNIX), (1, net::SOCK_SEQPACKET | raw::O_CLOEXEC)])),
     (raw::__NR_lseek, When::Always),
     (raw::__NR_close, When::Always),
     (raw::__NR_close_range, When::Always),
@@ -137,6 +135,14 @@ impl Program {
                         program.allow_if(argument, mask, value);
                     }
                     program.decide(REFUSED);
+                }
+                When::Arguments(values) => {
+                    for &(argument, value) in values {
+                        program.load(ARGUMENTS + 8 * u32::from(argument));
+                        program.skip_if_equal(value);
+                        program.decide(REFUSED);
+                    }
+                    program.decide(bpf::SECCOMP_RET_ALLOW);
                 }
                 When::Itself(argument) => {
                     program.allow_if(argument, u32::MAX, own);

@@ -15,7 +15,8 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
-const SCAN: u32 = (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
+pub(super) const SCAN: u32 =
+    (3 << 30) | ((size_of::<raw::pm_scan_arg>() as u32) << 16) | ((b'f' as u32) << 8) | 16;
 
 /// Pages in a row that a scan found. The kernel's huge pages are regions by themselves.
 pub type Region = raw::page_region;

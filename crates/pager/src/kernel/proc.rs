@@ -59,6 +59,9 @@ pub enum Shown {
     Own,
     /// Under this number.
     As(u32),
+    /// By this descriptor of its directory, which stays open: what is mounted over `/proc` since, or
+    /// another root directory, changes nothing.
+    By(i32),
     /// Nowhere: the `/proc` is another process-id namespace's, or there is none.
     Nowhere,
 }
@@ -93,14 +96,17 @@ impl Shown {
     }
 
     fn directory(self) -> Result<Path, Errno> {
-        let mut path = Path { bytes: [0; Path::MAX], length: 0 };
-        path.push(b"/proc/");
+        let mut path = Path { bytes: [0; Path::MAX], length: 0, beneath: None };
         match self {
-            Shown::Own => path.push(b"self"),
-            Shown::As(number) => path.push_number(number),
+            Shown::Own => path.push(b"/proc/self/"),
+            Shown::As(number) => {
+                path.push(b"/proc/");
+                path.push_number(number);
+                path.push(b"/");
+            }
+            Shown::By(directory) => path.beneath = Some(directory),
             Shown::Nowhere => return Err(Errno::NOENT),
         }
-        path.push(b"/");
         Ok(path)
     }
 }
@@ -109,6 +115,8 @@ impl Shown {
 struct Path {
     bytes: [u8; Path::MAX],
     length: usize,
+    /// The directory in which it begins, if it is relative.
+    beneath: Option<i32>,
 }
 
 impl Path {
@@ -143,7 +151,9 @@ impl Path {
 
     fn open_with(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = CStr::from_bytes_until_nul(&self.bytes).map_err(|_| Errno::NAMETOOLONG)?;
-        rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())
+        // SAFETY: such a descriptor is in the pager threads' table and stays open.
+        let start = self.beneath.map_or(CWD, |directory| unsafe { BorrowedFd::borrow_raw(directory) });
+        rustix::fs::openat(start, path, flags | OFlags::CLOEXEC, Mode::empty())
     }
 }
 

@@ -10,6 +10,14 @@ use crate::reclaim::watermarks::Watermarks;
 /// take counts all that it has as memory that could leave when it tries anew.
 const OVERLOOKED_NS: u64 = 1_000_000_000;
 
+/// A group that serves more faults than so many a second goes on, whatever cannot leave: one that
+/// has lost hope serves some fifty, since each of them waits.
+const FAULTS_A_SECOND: u64 = 250;
+
+/// After a longer pause between two looks nobody knows what was meanwhile: the group was frozen, or
+/// the observer did not run.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 /// How long a group may crawl before it counts as hopeless, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -66,16 +74,33 @@ pub struct Crawl {
     unswappable_since_ns: Option<u64>,
     /// The last such look.
     unswappable_at_ns: u64,
+    /// Faults that the group had served at the first of them.
+    served_before: u64,
+    /// Faults that it had served at the last look.
+    served: u64,
+    /// The last look.
+    looked_ns: u64,
 }
 
 impl Crawl {
     /// Creates the state before the first look.
     pub const fn new() -> Self {
-        Crawl { stored_since_ns: None, unswappable_since_ns: None, unswappable_at_ns: 0 }
+        Crawl {
+            stored_since_ns: None,
+            unswappable_since_ns: None,
+            unswappable_at_ns: 0,
+            served_before: 0,
+            served: 0,
+            looked_ns: 0,
+        }
     }
 
-    /// Notes a look.
-    pub fn look(&mut self, fill: Fill, now_ns: u64) {
+    /// Notes a look at a group that has served so many faults.
+    pub fn look(&mut self, fill: Fill, served: u64, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns) > PAUSE_NS {
+            *self = Crawl::new();
+        }
+        (self.served, self.looked_ns) = (served, now_ns);
         match fill {
             Fill::Below => *self = Crawl::new(),
             Fill::FullOfStored => {
@@ -85,7 +110,9 @@ impl Crawl {
         }
         match fill {
             Fill::FullOfUnswappable => {
-                self.unswappable_since_ns.get_or_insert(now_ns);
+                if self.unswappable_since_ns.is_none() {
+                    (self.unswappable_since_ns, self.served_before) = (Some(now_ns), served);
+                }
                 self.unswappable_at_ns = now_ns;
             }
             // Stored pages have a patience of their own; nothing can be given meanwhile either.
@@ -100,8 +127,11 @@ impl Crawl {
     /// Whether it has lasted for so long at this time.
     pub fn exceeds(&self, patience: Patience, now_ns: u64) -> bool {
         let lasts = |since: Option<u64>, least| since.is_some_and(|since| now_ns >= since + least);
+        let served = self.served.saturating_sub(self.served_before);
+        let hardly_serves = |since: u64| served <= (now_ns - since) / 1_000_000 * FAULTS_A_SECOND / 1000;
         lasts(self.stored_since_ns, patience.stored_ns)
             || lasts(self.unswappable_since_ns, patience.unswappable_ns)
+                && self.unswappable_since_ns.is_some_and(hardly_serves)
     }
 }
 

@@ -100,7 +100,7 @@ impl Course {
 
     /// A member has ended. Must be called before its place is released.
     pub fn ended(&mut self, group: Group<'_>, id: u32) {
-        self.look_at(group, id);
+        self.look_at(group, id, self.evictions(group));
         if let (Some(seen), Some(member)) = (self.members.remove(&id), group.segment.member(id)) {
             self.ended_evictions = self.ended_evictions.saturating_add(evictions(&member.figures));
             self.record.iter_mut().for_each(|record| record.ended(seen.pid));
@@ -111,16 +111,16 @@ impl Course {
     /// overwritten, and what comes back is judged by what is away at the next look.
     pub fn look(&mut self, group: Group<'_>, away: Away, limit: u64) {
         let all: Vec<u32> = self.members.keys().copied().collect();
-        all.into_iter().for_each(|id| self.look_at(group, id));
         let evictions = self.evictions(group);
+        all.into_iter().for_each(|id| self.look_at(group, id, evictions));
         let left = evictions.saturating_sub(self.evictions_seen);
         self.evictions_seen = self.evictions_seen.max(evictions);
         self.curve.look(left, &self.came, away, limit);
         self.came.clear();
     }
 
-    fn look_at(&mut self, group: Group<'_>, id: u32) {
-        let evicted = self.evictions(group);
+    /// Looks at a member of a group that has evicted so many pages.
+    fn look_at(&mut self, group: Group<'_>, id: u32, evicted: u64) {
         let (Some(seen), Some(member)) = (self.members.get_mut(&id), group.segment.member(id)) else {
             return;
         };

@@ -21,10 +21,19 @@ impl Pace {
     /// The member's age now, and the evictions of the group; neither goes back.
     pub fn note(&mut self, age: f64, evictions: f64) {
         let last = self.points.last().copied().unwrap_or_default();
+        let evictions = evictions.max(last.1);
         if age <= last.0 {
+            // The member pauses: what it evicts next leaves at the end of the pause.
+            let pauses_already = self.points.len() >= 2 && self.points[self.points.len() - 2].0 == last.0;
+            if pauses_already {
+                self.points.pop();
+            }
+            if evictions > last.1 || pauses_already {
+                self.points.push((last.0, evictions));
+            }
             return;
         }
-        self.points.push((age, evictions.max(last.1)));
+        self.points.push((age, evictions));
         if self.points.len() > POINTS {
             let mut number = 0;
             let newest = self.points.len();

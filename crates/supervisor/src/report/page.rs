@@ -218,7 +218,7 @@ impl Report {
                 .collect(),
             x: "MiB",
             y: "pages back",
-            mark: Some((self.refaulted.known_from() as f64 / MIB, "measured".to_owned())),
+            mark: Some((self.refaulted.known_from() as f64 / MIB, "limit".to_owned())),
         };
         if points.is_empty() {
             return chart(

@@ -44,7 +44,7 @@ impl Supervisor {
         consider(self.orphans.due());
         consider(self.silence_due());
         consider((!self.connections.is_empty()).then_some(self.next_sample));
-        consider(self.settling.as_ref().filter(|_| !self.reported).and_then(Settling::due));
+        consider(self.settling.as_ref().filter(|_| !self.reported).map(Settling::due));
         consider((self.recording.is_some() && !self.connections.is_empty()).then_some(self.next_drain));
         consider(self.clusters.wants_punch().then_some(self.next_punch));
         consider(self.must_probe().then_some(self.next_probe));
@@ -58,6 +58,7 @@ impl Supervisor {
 
     fn must_probe(&self) -> bool {
         !self.pending.is_empty()
+            || !self.weights.is_empty()
             || !self.orphans.is_empty()
             || self.connections.iter().any(Connection::is_waiting)
     }

@@ -182,6 +182,8 @@ impl Supervisor {
     /// Makes a member of a connection; `fork` is the part of a forked child that its parent
     /// announced.
     fn welcome(&mut self, index: usize, fork: Option<PendingFork>) -> After {
+        let pid = self.connections[index].pid;
+        let weight = self.weight_of_new(pid, fork.as_ref().map(|fork| fork.parent));
         let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
         let connection = &mut self.connections[index];
         let Some(id) = writer.assign(group.segment, connection.pid) else {
@@ -192,12 +194,11 @@ impl Supervisor {
             return refuse(connection, Refusal::TooManyMembers);
         };
         connection.role = Role::Member(id);
+        writer.set_weight(id, weight);
         self.cmd_was_member |= connection.pid == self.cmd;
         self.census.joined(connection.pid);
         self.totals.began(group);
         self.course.began(group, id, connection.pid);
-        let weight = self.weights.of_new(connection.pid);
-        writer.set_weight(id, weight);
         let mut flags = welcome::with_filters(self.filters);
         let mut descriptors = self.settings.memory.for_members().to_vec();
         // A member gets a link of its own to a network device. Without one it gets the device's

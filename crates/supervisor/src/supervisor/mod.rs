@@ -450,6 +450,7 @@ impl Supervisor {
         if now >= self.next_probe {
             self.orphans.drop_gone();
             self.drop_gone_forks();
+            self.forget_weights();
             self.next_probe = now + PROBE_INTERVAL;
         }
         self.tend_swapoff(now);

@@ -26,6 +26,9 @@ const PREDECESSOR: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long after CMD that which it leaves behind may need to be known.
 const SETTLES: Duration = Duration::from_millis(20);
 
+/// The longest wait for pagers: one whose device does not answer ends when the kernel lets it.
+const SETTLES_AT_LAST: Duration = Duration::from_secs(5);
+
 /// What is to end before the outcome of CMD, which has ended, is reported.
 pub(super) struct Settling {
     /// When the end of CMD was seen.
@@ -36,14 +39,10 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// When the outcome can be reported, unless a pager, whose end wakes the supervisor, comes
-    /// first.
-    pub fn due(&self) -> Option<Instant> {
-        self.pagers.is_empty().then(|| self.since + SETTLES)
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        self.due().is_some_and(|due| now >= due)
+    /// When the outcome is reported, unless the end of a pager, which wakes the supervisor, changes
+    /// that.
+    pub fn due(&self) -> Instant {
+        self.since + if self.pagers.is_empty() { SETTLES } else { SETTLES_AT_LAST }
     }
 }
 
@@ -176,7 +175,7 @@ impl Supervisor {
             Settling { since: now, pagers: without_program.map(|it| it.serial).collect() }
         });
         settling.pagers.retain(|serial| self.index_of(*serial).is_some());
-        let is_over = settling.is_over(now);
+        let is_over = now >= settling.due();
         self.settling = Some(settling);
         (remains == Remains::Nothing || is_over).then_some(outcome)
     }

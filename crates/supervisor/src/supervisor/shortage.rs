@@ -99,7 +99,7 @@ impl Shortage {
             (self.served, self.still_since) = (served, None);
         }
         self.still_since.get_or_insert(now);
-        self.crawl.look(fill, self.nanoseconds(now));
+        self.crawl.look(fill, served, self.nanoseconds(now));
     }
 
     /// Forgets what was seen, and the open report.

@@ -13,23 +13,40 @@ use std::collections::HashMap;
 pub(super) struct Weights(HashMap<u32, u32>);
 
 impl Weights {
-    /// The weight of a process that becomes a member: its own, or that of its parent; 0 for the
-    /// default.
-    pub(super) fn of_new(&mut self, pid: u32) -> u32 {
-        if self.0.is_empty() {
-            return 0;
-        }
-        self.0.retain(|&other, _| proc::state_and_parent(other).is_some());
-        let parent = proc::state_and_parent(pid).map_or(0, |(_, parent)| parent);
-        let weight = self.0.get(&pid).or_else(|| self.0.get(&parent)).copied().unwrap_or(0);
-        if weight > 0 {
-            self.0.insert(pid, weight);
-        }
-        weight
+    /// Whether all processes have the default.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
 impl Supervisor {
+    /// The weight of a process that becomes a member: its own, which an exec keeps, or that of
+    /// whoever forked it or started it; 0 for the default. `forked_by` is known of a forked child.
+    pub(super) fn weight_of_new(&mut self, pid: u32, forked_by: Option<u32>) -> u32 {
+        if self.weights.0.is_empty() {
+            return 0;
+        }
+        let parent = || proc::state_and_parent(pid).map_or(0, |(_, parent)| parent);
+        let parent = forked_by.unwrap_or_else(parent);
+        let weights = &mut self.weights.0;
+        let weight = weights.get(&pid).or_else(|| weights.get(&parent)).copied().unwrap_or(0);
+        if weight > 0 {
+            weights.insert(pid, weight);
+        }
+        weight
+    }
+
+    /// Forgets the weights of processes that are no members any more, and have announced no child
+    /// that is still to come.
+    pub(super) fn forget_weights(&mut self) {
+        let (connections, pending) = (&self.connections, &self.pending);
+        self.weights.0.retain(|&pid, _| {
+            connections.iter().any(|connection| connection.pid == pid)
+                || pending.iter().any(|fork| fork.parent == pid)
+                || proc::state_and_parent(pid).is_some()
+        });
+    }
+
     /// Gives a process another weight.
     pub(super) fn set_weight(&mut self, process: u32, weight: u32) -> ChangeEnd {
         let group = self.settings.memory.group();

@@ -31,6 +31,12 @@ fn forbidden(when: When) -> Option<[usize; 6]> {
     match when {
         When::Always => return None,
         When::Itself(argument) => arguments[usize::from(argument)] = process::parent() as usize,
+        When::Arguments(values) => {
+            for &(argument, value) in values {
+                arguments[usize::from(argument)] = value as usize;
+            }
+            arguments[usize::from(values[0].0)] += 1;
+        }
         When::Argument(argument, values) => {
             let others = [0, 1, 2, 4, u32::MAX];
             let other = others.iter().find(|&&it| values.iter().all(|(mask, value)| it & mask != *value));

@@ -8,7 +8,7 @@ const NONE: Patience = Patience { stored_ns: 0, unswappable_ns: 0 };
 
 /// A group that was found so at each look of 20 ms, until that time.
 fn after(crawl: &mut Crawl, fill: Fill, from_ms: u64, until_ms: u64) {
-    (from_ms..=until_ms).step_by(20).for_each(|at| crawl.look(fill, at * MS));
+    (from_ms..=until_ms).step_by(20).for_each(|at| crawl.look(fill, 0, at * MS));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_group_that_could_give_something_does_not() {
 fn a_moment_below_the_limit_ends_it() {
     let mut crawl = Crawl::new();
     after(&mut crawl, Fill::FullOfUnswappable, 0, 9_980);
-    crawl.look(Fill::Below, 9_990 * MS);
+    crawl.look(Fill::Below, 0, 9_990 * MS);
     after(&mut crawl, Fill::FullOfUnswappable, 10_000, 19_980);
     assert!(!crawl.exceeds(LONG, 19_980 * MS));
 }
@@ -61,7 +61,7 @@ fn a_member_that_tries_anew_is_overlooked_for_a_moment() {
         after(&mut crawl, Fill::FullOfUnswappable, second * 1000, second * 1000 + 100);
         after(&mut crawl, Fill::Full, second * 1000 + 120, second * 1000 + 980);
     }
-    crawl.look(Fill::FullOfUnswappable, LONG_NS);
+    crawl.look(Fill::FullOfUnswappable, 0, LONG_NS);
     assert!(crawl.exceeds(LONG, LONG_NS));
     after(&mut crawl, Fill::Full, 10_020, 11_020);
     assert!(!crawl.exceeds(NONE, 11_020 * MS), "it has something to give");
@@ -74,4 +74,23 @@ fn other_memory_ends_a_crawl_for_stored_pages_at_once() {
     after(&mut crawl, Fill::Full, 5_020, 8_000);
     after(&mut crawl, Fill::FullOfStored, 8_020, 12_000);
     assert!(!crawl.exceeds(LONG, 12_000 * MS));
+}
+
+#[test]
+fn a_group_that_serves_many_faults_goes_on() {
+    for (a_second, goes_on) in [(50, false), (250, false), (300, true), (5000, true)] {
+        let mut crawl = Crawl::new();
+        (0..=10_000)
+            .step_by(20)
+            .for_each(|at| crawl.look(Fill::FullOfUnswappable, at * a_second / 1000, at * MS));
+        assert_eq!(!crawl.exceeds(LONG, LONG_NS), goes_on, "{a_second}");
+    }
+}
+
+#[test]
+fn a_pause_in_looking_begins_it_anew() {
+    let mut crawl = Crawl::new();
+    after(&mut crawl, Fill::FullOfUnswappable, 0, 100);
+    after(&mut crawl, Fill::FullOfUnswappable, 9_900, 10_100);
+    assert!(!crawl.exceeds(LONG, 10_100 * MS), "it was frozen meanwhile");
 }

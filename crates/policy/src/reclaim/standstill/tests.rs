@@ -32,9 +32,10 @@ fn any_progress_begins_it_anew() {
 
 #[test]
 fn a_group_that_crawls_is_said_once() {
+    const LOOK: u64 = 500_000_000;
     let mut standstill = Standstill::new(0);
-    assert!(!standstill.crawls(Fill::FullOfStored, 0));
-    assert!(!standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns - 1));
-    assert!(standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns));
-    assert!(!standstill.crawls(Fill::FullOfStored, Patience::MEMBER.stored_ns + 1));
+    let looks = (0..100).map(|look| standstill.notes_crawl(Fill::FullOfStored, 0, look * LOOK));
+    let said = looks.enumerate().filter(|(_, crawls)| *crawls).map(|(look, _)| look as u64 * LOOK);
+    let patience = Patience::MEMBER.stored_ns;
+    assert_eq!(said.take(2).collect::<std::vec::Vec<_>>(), [patience, 2 * patience + LOOK]);
 }
