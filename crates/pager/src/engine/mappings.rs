@@ -73,9 +73,9 @@ impl Engine {
         self.request(Request::KeepResident, start & !0xfff, end.next_multiple_of(4096));
     }
 
-    /// Keeps the pages of a word that the kernel uses resident, if that is possible now: nobody waits
-    /// for the pager here, and [`PAGES_OF_WORDS_MAX`] pages are kept so at most, since nothing tells
-    /// when such a word is used no more. Threads of the program.
+    /// Keeps the pages of a word that the kernel uses resident, if that is possible now: nobody
+    /// waits for the pager here, and [`PAGES_OF_WORDS_MAX`] pages are kept so at most, since
+    /// nothing tells when such a word is used no more. Threads of the program.
     pub fn keep_word_resident(&self, start: usize, end: usize) {
         let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
         // Many of them lie in one page.

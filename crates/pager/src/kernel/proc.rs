@@ -59,8 +59,8 @@ pub enum Shown {
     Own,
     /// Under this number.
     As(u32),
-    /// By this descriptor of its directory, which stays open: what is mounted over `/proc` since, or
-    /// another root directory, changes nothing.
+    /// By this descriptor of its directory, which stays open: what is mounted over `/proc` since,
+    /// or another root directory, changes nothing.
     By(i32),
     /// Nowhere: the `/proc` is another process-id namespace's, or there is none.
     Nowhere,

@@ -56,8 +56,8 @@ impl Standstill {
         if nothing_is_evictable(shared, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
-    /// Notes how full the group in `shared` is, and returns whether it only crawls: there is no hope left. Then
-    /// the observation begins anew.
+    /// Notes how full the group in `shared` is, and returns whether it only crawls: there is no
+    /// hope left. Then the observation begins anew.
     pub fn crawls(&mut self, shared: Group<'_>, group: u32, fill: Fill, now_ns: u64) -> bool {
         self.notes_crawl(fill, served_faults(shared, group), now_ns)
     }
