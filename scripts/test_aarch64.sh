@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Builds folioswap for aarch64 with Debian's cross compiler, and tests it in an emulated machine with Debian 13's arm64 kernel.
+# Builds folioswap for aarch64 with Debian's cross compiler, and tests it in an emulated machine
+# with Debian 13's arm64 kernel.
 #
-#   scripts/test_aarch64.sh                  builds, makes the machine and tests (20 to 60 minutes: every instruction is emulated)
-#   scripts/test_aarch64.sh build            only builds
-#   scripts/test_aarch64.sh symbols          only says what the agent would ask of a program, and what is wrong with that
-#   KEEP=DIR                                 where Debian's user land and the machine's files are kept (/var/tmp/folioswap-aarch64)
+#   scripts/test_aarch64.sh          builds, makes the machine and tests (20 to 60 minutes: every
+#                                    instruction is emulated)
+#   scripts/test_aarch64.sh build    only builds
+#   scripts/test_aarch64.sh symbols  only says what the agent would ask of a program, and what is
+#                                    wrong with that
+#   KEEP=DIR                         where Debian's user land and the machine's files are kept
+#                                    (/var/tmp/folioswap-aarch64)
 #
-# It takes gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-system-arm, mmdebstrap, cpio and rustup's target
-# aarch64-unknown-linux-gnu; as root it installs what is missing, unless FOLIOSWAP_NO_APT is set. 3 GB of memory and 2.5 GB of disk.
+# It takes gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-system-arm, mmdebstrap, cpio and
+# rustup's target aarch64-unknown-linux-gnu; as root it installs what is missing, unless
+# FOLIOSWAP_NO_APT is set. 3 GB of memory and 2.5 GB of disk.
 #
-# What this does not show: how fast it is; the order in which a processor's memory accesses are seen (the emulator runs on x86_64,
-# which orders more of them); tagged memory; page sizes other than 4 KiB; mounts (the machine has no modules, so no FUSE); NBD.
-# The last line is the sum: N passed, N failed.
+# What this does not show: how fast it is; the order in which a processor's memory accesses are seen
+# (the emulator runs on x86_64, which orders more of them); tagged memory; page sizes other than 4
+# KiB; mounts (the machine has no modules, so no FUSE); NBD. The last line is the sum: N passed, N
+# failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 keep=$(realpath -m "${KEEP:-/var/tmp/folioswap-aarch64}")
@@ -56,17 +62,26 @@ build() {
         grep '"profile":{[^}]*"test":true' | grep -o '"executable":"[^"]*"' | cut -d '"' -f 4 >>"$target/$triple/tests"
 }
 
-# The agent asks for the functions of the C library that it means, and for no others that a program could have in their place.
-# getauxval is called once, while the agent is loaded, to choose between two kinds of atomic instructions.
+# The agent asks for the functions of the C library that it means, and for no others that a program
+# could have in their place. getauxval is called once, while the agent is loaded, to choose between
+# two kinds of atomic instructions.
 symbols() {
-    local agent strange
+    local agent header asked given strange taken
     agent=$(find "$out"/build/folioswap-cli-*/out -maxdepth 1 -name libfolioswap_agent.so -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2)
     [ -n "$agent" ] || fail "no agent was built"
-    aarch64-linux-gnu-readelf -h "$agent" | grep -q AArch64 || fail "the agent is for another processor"
-    strange=$(aarch64-linux-gnu-nm -D --undefined-only "$agent" | awk '$1 == "U" { sub("@.*", "", $2); print $2 }' | grep -vxE \
-        '__environ|__errno_location|dlerror|dlsym|environ|free|getauxval|malloc|pthread_attr_getstacksize' || true)
-    [ -z "$strange" ] || fail "the agent asks for" $strange
-    ! aarch64-linux-gnu-nm -D --defined-only "$agent" | grep -E ' (mem|str|rust_)' || fail "the program would get these of the agent's"
+    header=$(aarch64-linux-gnu-readelf -h "$agent") || fail "readelf could not read $agent"
+    [[ $header == *AArch64* ]] || fail "the agent is for another processor"
+    # Each list is complete before it is looked at: a tool that fails must not look like an agent
+    # without symbols.
+    asked=$(aarch64-linux-gnu-nm -D --undefined-only "$agent") || fail "nm could not read $agent"
+    given=$(aarch64-linux-gnu-nm -D --defined-only "$agent") || fail "nm could not read $agent"
+    asked=$(awk '$1 == "U" { sub("@.*", "", $2); print $2 }' <<<"$asked")
+    grep -qx dlsym <<<"$asked" || fail "the list of what the agent asks for is not complete: it has no dlsym"
+    strange=$(grep -vxE \
+        '__environ|__errno_location|dlerror|dlsym|environ|free|getauxval|malloc|pthread_attr_getstacksize' <<<"$asked" || true)
+    [ -z "$strange" ] || fail "the agent asks for ${strange//$'\n'/ }"
+    taken=$(grep -E ' (mem|str|rust_)' <<<"$given" || true)
+    [ -z "$taken" ] || fail "the program would get these of the agent's: $taken"
     echo "the agent asks for nothing that it should not"
 }
 
@@ -122,7 +137,7 @@ case ${1:-} in
     '') ;;
     build) build; exit ;;
     symbols) symbols; exit ;;
-    *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 say "building for $triple"
 build

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process of the emulated machine of scripts/test_aarch64.sh: makes every check, and says by the console what came of it.
-# The last line is the sum: N passed, N failed.
+# The first process of the emulated machine of scripts/test_aarch64.sh: makes every check, and says
+# by the console what came of it. The last line is the sum: N passed, N failed.
 export PATH=/usr/bin:/usr/sbin:/folioswap HOME=/root LC_ALL=C.UTF-8
 passed=0 failed=0 failures=
 up() { cut -d ' ' -f 1 /proc/uptime; }
