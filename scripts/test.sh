@@ -194,6 +194,7 @@ checks() {
     if command -v python3 >/dev/null; then
         check "the checks of tidy.py fail on bad input" python3 scripts/tidy.py --self-test
         check "names and links of the books, widths, lengths, rooms" python3 scripts/tidy.py
+        check "each small wrong change can still be made" bash scripts/mutants.sh --check
     else
         skip "python3 is not there for scripts/tidy.py"
     fi

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 WORK = os.path.join(ROOT, "target/mutants")
 COPY = os.path.join(WORK, "tree")
-# A change may make a test wait for ever; the tests of a crate take less than a minute once they are built, on an idle
-# machine.
-TIMEOUT_S = 300
+# A change may make a test wait for ever. Its limit is a multiple of what the same tests took without
+# the change, so that it follows the machine; at least a minute, since a short run says little of how
+# long the next one takes.
+LIMIT_RATIO = 5
+LIMIT_LEAST_S = 60
+# The tests themselves, unchanged, must end within this.
+UNCHANGED_LIMIT_S = 1800
+TOOLS = ["git", "cargo", "rustc", "cc"]
 
 
 def changes():
@@ -29,7 +35,7 @@ def changes():
 
 def changed(change, text):
     """The text with the change made; None if it cannot be made in exactly one place."""
-    if text.count(change["old"]) != 1:
+    if text.count(change["old"]) != 1 or change["old"] == change["new"]:
         return None
     return text.replace(change["old"], change["new"])
 
@@ -96,35 +102,67 @@ def cargo(arguments, timeout_s):
     return process.returncode, said
 
 
-def cargo_test(arguments):
-    """Builds tests and runs them; returns ("passed" | "failed" | "broken", the tests that failed)."""
+def cargo_test(arguments, limit_s):
+    """Builds tests and runs them; returns ("passed", "failed", "broken" or "no end", the tests that failed, seconds)."""
     # Without a limit, so that a machine with much to do does not look like a test that waits.
     status, said = cargo([*(word for word in arguments if not word.startswith("test:")), "--no-run"], None)
     if status != 0:
-        return "broken", [line for line in said.splitlines() if line.startswith("error")][:3]
+        return "broken", errors(said) or [f"cargo ended with status {status}"], 0
     named = [word.removeprefix("test:") for word in arguments]
-    status, said = cargo(named, TIMEOUT_S)
+    started = time.monotonic()
+    status, said = cargo(named, limit_s)
+    took = time.monotonic() - started
     if status is None:
-        return "failed", [f"no end within {TIMEOUT_S} s"]
+        return "no end", [f"not within {limit_s:.0f} s"], took
     if status == 0:
-        return "passed", []
-    failed = re.findall(r"^---- (\S+) stdout ----$", said, re.MULTILINE)
-    return "failed", failed or ["a test program ended by itself"]
+        return "passed", [], took
+    failed = re.findall(r"^---- (\S+(?: - .*)?) stdout ----$", said, re.MULTILINE)
+    if not failed and not re.search(r"^error: (doc)?test failed", said, re.MULTILINE):
+        # It was not a test that failed, but what runs them: no memory, no disk, no linker.
+        return "broken", errors(said) or [f"cargo ended with status {status}"], took
+    return "failed", failed or ["a test program ended by itself"], took
 
 
-def judge(change):
+def errors(said):
+    """The first errors of what cargo said."""
+    return [line for line in said.splitlines() if line.startswith("error")][:3]
+
+
+def test_runs(change):
+    """The test runs of a change, as (arguments of cargo test, the run without a change that tells their limit)."""
+    package = ["-p", change["package"]]
+    beside = change.get("beside", [])
+    return [([*package, *change["first"]], package), *((each, each) for each in beside), (package, package)]
+
+
+def unchanged(chosen):
+    """Runs the tests that are going to judge, without a change; returns the limits, None if one run does not pass."""
+    limits = {}
+    for change in chosen:
+        for _, whole in test_runs(change) if "gone" not in change else []:
+            if tuple(whole) in limits:
+                continue
+            result, names, took = cargo_test(whole, UNCHANGED_LIMIT_S)
+            about = f": {', '.join(names[:3])}" if names else ""
+            print(f"{result:<10} {'-':<5} {' '.join(whole)}, unchanged [{took:.0f} s]{about}")
+            if result != "passed":
+                print("the tests do not pass without a change, so they judge none")
+                return None
+            limits[tuple(whole)] = max(LIMIT_LEAST_S, LIMIT_RATIO * took)
+    return limits
+
+
+def judge(change, limits):
     """Makes one change and runs the tests, those that are expected to notice before the others."""
     path = os.path.join(COPY, change["file"])
     before = read(path)
     after = changed(change, before)
     if after is None:
         return "broken", [f"its text does not stand in {change['file']} exactly once"]
-    package = ["-p", change["package"]]
-    runs = [[*package, *change["first"]], *change.get("beside", []), package]
     write(path, after)
     try:
-        for arguments in runs:
-            result, names = cargo_test(arguments)
+        for arguments, whole in test_runs(change):
+            result, names, _ = cargo_test(arguments, limits[tuple(whole)])
             if result != "passed":
                 return ("caught" if result == "failed" else result), names
     finally:
@@ -153,18 +191,26 @@ def main(arguments):
             print(f"{change['name']:<5} {change['title']}")
         return 0
     only_check = "--check" in options
-    os.makedirs(COPY, exist_ok=True)
-    lock = open(os.path.join(WORK, "lock"), "w", encoding="utf-8")
+    limits = {}
     if not only_check:
+        missing = [tool for tool in TOOLS if not shutil.which(tool)]
+        if missing:
+            print(f"missing: {', '.join(missing)}", file=sys.stderr)
+            return 2
+        os.makedirs(COPY, exist_ok=True)
+        lock = open(os.path.join(WORK, "lock"), "w", encoding="utf-8")
         fcntl.flock(lock, fcntl.LOCK_EX)
         copy_tree()
+        limits = unchanged(chosen)
+        if limits is None:
+            return 2
     counts = {}
     for change in chosen:
         started = time.monotonic()
         if "gone" in change:
             verdict, notes = "gone", [change["gone"]]
         else:
-            verdict, notes = checked(change) if only_check else judge(change)
+            verdict, notes = checked(change) if only_check else judge(change, limits)
         if verdict == "equivalent":
             notes = [change["survives"]]
         if verdict == "caught" and "survives" in change:
@@ -173,7 +219,7 @@ def main(arguments):
         about = f": {', '.join(notes[:3])}" if notes else ""
         print(f"{verdict:<10} {change['name']:<5} {change['title']} [{time.monotonic() - started:.0f} s]{about}")
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-    return 1 if counts.get("survived") or counts.get("broken") else 0
+    return 1 if {"survived", "broken", "no end"} & set(counts) else 0
 
 
 if __name__ == "__main__":
