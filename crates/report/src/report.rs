@@ -57,8 +57,25 @@ impl Report {
 /// Model and number of the processors.
 fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unknown processor", |(_, name)| name.trim());
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{model}, {processors} processors")
+    format!("{}, {processors} processors", model(&cpuinfo))
+}
+
+/// What `/proc/cpuinfo` calls the first processor. On aarch64 it has no name there, only numbers.
+fn model(cpuinfo: &str) -> String {
+    let architecture = std::env::consts::ARCH;
+    let field = |name: &str| {
+        cpuinfo
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim())
+    };
+    match (field("model name"), field("CPU implementer"), field("CPU part")) {
+        (Some(name), ..) => name.to_owned(),
+        (None, Some(implementer), Some(part)) => {
+            format!("{architecture} processor (implementer {implementer}, part {part})")
+        }
+        _ => format!("unknown {architecture} processor"),
+    }
 }
