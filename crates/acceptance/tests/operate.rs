@@ -274,7 +274,7 @@ fn the_heavier_process_keeps_more() {
     only_folioswap!();
     let go = format!("/var/tmp/folioswap-acc-weights-{}", std::process::id());
     let touch = format!(
-        "import os,random\nb=bytearray(random.Random(1).randbytes(1<<20)*60)\nc=1\nwhile True:\n b[random.randrange(len(b))]=1\n if c and os.path.exists(\"{go}\"): c=os.fork()"
+        "import os,random\nb=bytearray(random.Random(1).randbytes(1<<20)*60)\nc=1\nwhile True:\n b[random.randrange(len(b))]=1\n if c==1 and os.path.exists(\"{go}\"): c=os.fork()"
     );
     let script = format!("python3 -c '{touch}' & python3 -c '{touch}' & wait");
     let running = start("acc-weights", 80 * MIB, &["sh", "-c", &script]);
