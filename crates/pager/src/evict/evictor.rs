@@ -352,12 +352,7 @@ impl Evictor {
             Scope::Resident => 0,
         };
         let swappable = swappable_bytes(group, bound.group);
-        let crawls = self.shortage.standstill.crawls(
-            group,
-            bound.group,
-            Fill::of(limit, certain, swappable, stored),
-            now,
-        );
+        let crawls = self.shortage.standstill.crawls(Fill::of(limit, certain, swappable, stored), now);
         if self.shortage.standstill.is_final(sight, now) || crawls {
             // The limit is filled either by pages that no device takes any more, or by memory that
             // never could be swapped.

@@ -31,7 +31,7 @@ pub enum Sight {
 pub struct Standstill {
     since_ns: u64,
     witnesses: u32,
-    /// Faults that the group had served then.
+    /// Faults that the group had served at the last look.
     served: u64,
     crawl: Crawl,
 }
@@ -47,7 +47,8 @@ impl Standstill {
     /// Only the certain charge counts here. Bytes that may be counted twice keep faults waiting
     /// until a member has measured, but are no reason to end anything.
     pub fn look(&mut self, shared: Group<'_>, bound: Bound, freed: u64) -> Sight {
-        let served = served_faults(shared, bound.group);
+        let members = shared.members_within(bound.group);
+        let served = saturating_sum(members.map(|member| member.figures.faults_served()));
         let is_certain = shared.certain_charge_within(bound.group) >= bound.limit;
         if !bound.is_reached() || freed > 0 || served != self.served || !is_certain {
             self.served = served;
@@ -56,14 +57,10 @@ impl Standstill {
         if nothing_is_evictable(shared, bound.group) { Sight::NothingLeft } else { Sight::Waiting }
     }
 
-    /// Notes how full the group in `shared` is, and returns whether it only crawls: there is no
-    /// hope left. Then the observation begins anew.
-    pub fn crawls(&mut self, shared: Group<'_>, group: u32, fill: Fill, now_ns: u64) -> bool {
-        self.notes_crawl(fill, served_faults(shared, group), now_ns)
-    }
-
-    fn notes_crawl(&mut self, fill: Fill, served: u64, now_ns: u64) -> bool {
-        self.crawl.look(fill, served, now_ns);
+    /// Notes how full the group was at the [`Standstill::look`] before, and returns whether it only
+    /// crawls: there is no hope left. Then the observation begins anew.
+    pub fn crawls(&mut self, fill: Fill, now_ns: u64) -> bool {
+        self.crawl.look(fill, self.served, now_ns);
         let crawls = self.crawl.exceeds(Patience::MEMBER, now_ns);
         if crawls {
             self.crawl = Crawl::new();
@@ -88,10 +85,6 @@ impl Standstill {
         }
         is_final
     }
-}
-
-fn served_faults(shared: Group<'_>, group: u32) -> u64 {
-    saturating_sum(shared.members_within(group).map(|member| member.figures.faults_served()))
 }
 
 /// The bytes that the members of a group in `shared` could take out, as last measured.

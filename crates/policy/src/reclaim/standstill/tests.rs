@@ -34,7 +34,7 @@ fn any_progress_begins_it_anew() {
 fn a_group_that_crawls_is_said_once() {
     const LOOK: u64 = 500_000_000;
     let mut standstill = Standstill::new(0);
-    let looks = (0..100).map(|look| standstill.notes_crawl(Fill::FullOfStored, 0, look * LOOK));
+    let looks = (0..100).map(|look| standstill.crawls(Fill::FullOfStored, look * LOOK));
     let said = looks.enumerate().filter(|(_, crawls)| *crawls).map(|(look, _)| look as u64 * LOOK);
     let patience = Patience::MEMBER.stored_ns;
     assert_eq!(said.take(2).collect::<std::vec::Vec<_>>(), [patience, 2 * patience + LOOK]);
