@@ -8,6 +8,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Relaxed, Release},
 };
+use rustix::io::Errno;
 
 /// One in so many calls fails; 0: none does.
 static RATE: AtomicU32 = AtomicU32::new(0);
@@ -44,6 +45,12 @@ pub(crate) fn next() -> Option<Failure> {
             mixed.is_multiple_of(u64::from(rate)).then_some(Failure(mixed >> 32))
         }
     }
+}
+
+/// Fails as the call that the caller is about to make is to fail, if it is: with one of these
+/// errors.
+pub(crate) fn with_one_of<const N: usize>(errors: [Errno; N]) -> Result<(), Errno> {
+    next().map_or(Ok(()), |failure| Err(failure.one_of(errors)))
 }
 
 fn splitmix(state: u64) -> u64 {

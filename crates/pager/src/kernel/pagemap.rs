@@ -88,7 +88,7 @@ fn scan(
         category_anyof_mask: wanted.any_of,
         return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
     };
-    failing::next().map_or(Ok(()), |failure| Err(failure.one_of([Errno::NOMEM, Errno::INTR])))?;
+    failing::with_one_of([Errno::NOMEM, Errno::INTR])?;
     // SAFETY: the argument is the one that PAGEMAP_SCAN demands; the vector is ours.
     let filled = unsafe { sys::ioctl(pagemap, SCAN, &raw mut argument) }?;
     Ok(Scan { regions: filled, end: argument.walk_end as usize })

@@ -62,6 +62,6 @@ pub unsafe fn spawn(
         set_mask(raw::SIG_BLOCK as usize, &raw const everything, &raw mut before)?;
         let result = processor::clone(flags, top, tls);
         set_mask(raw::SIG_SETMASK as usize, &raw const before, core::ptr::null_mut())?;
-        if result < 0 { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as u32) }
+        processor::outcome(result).map(|number| number as u32)
     }
 }

@@ -234,7 +234,7 @@ impl Userfault {
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: the range is not registered (any more).
     pub fn unprotect(self, start: usize, bytes: usize) -> Result<(), Errno> {
-        failing::next().map_or(Ok(()), |_| Err(Errno::AGAIN))?;
+        failing::with_one_of([Errno::AGAIN])?;
         let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         let mut argument = raw::uffdio_writeprotect { range, mode: 0 };
         // SAFETY: as demanded; contents do not change.
@@ -247,7 +247,7 @@ impl Userfault {
     /// # Errors
     /// EAGAIN: an event waits to be read. ENOENT: a part of the range is not registered (any more).
     pub fn protect(self, start: usize, bytes: usize) -> Result<(), Errno> {
-        failing::next().map_or(Ok(()), |_| Err(Errno::AGAIN))?;
+        failing::with_one_of([Errno::AGAIN])?;
         let range = raw::uffdio_range { start: start as u64, len: bytes as u64 };
         const MODE_WP: u64 = 1;
         let mut argument = raw::uffdio_writeprotect { range, mode: MODE_WP };

@@ -5,18 +5,17 @@ use super::{CONTROL_BLOCK_LEAST, CONTROL_BLOCK_MAX};
 use core::arch::asm;
 use core::ops::Range;
 use linux_raw_sys::general as raw;
-use rustix::io::Errno;
 
 /// The kernel puts programs around 0xaaaa_aaaa_0000, mappings downwards from the stack, or upwards
 /// from 0x4000_0000_0000 without a limit on the stack. Go chooses addresses of its own below that.
 pub const WINDOW_START: usize = 0x7b00_0000_0000;
 
-/// Makes any system call.
+/// Makes any system call, and returns what the kernel answers.
 ///
 /// # Safety
 /// That of the call itself.
 #[inline]
-pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
+pub unsafe fn call(number: u32, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the aarch64 system call convention; the kernel keeps every other register.
     unsafe {
@@ -25,11 +24,7 @@ pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
             inlateout("x0") a[0] => result,
             in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
     }
-    if (-4095..0).contains(&result) {
-        Err(Errno::from_raw_os_error(-result as i32))
-    } else {
-        Ok(result as usize)
-    }
+    result
 }
 
 /// clone(2). The new thread calls the function whose address lies at `top`, with the word behind it

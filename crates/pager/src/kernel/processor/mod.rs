@@ -15,9 +15,31 @@ use x86_64 as own;
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
 compile_error!("folioswap runs on Linux on x86_64 and aarch64");
 
-pub use own::{control_block, read_byte, syscall, thread_data, touch_byte};
+use rustix::io::Errno;
+
+pub use own::{control_block, read_byte, thread_data, touch_byte};
 
 pub(super) use own::{WINDOW_START, clone};
+
+/// Makes any system call.
+///
+/// # Safety
+/// That of the call itself.
+#[inline]
+pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: by contract.
+    outcome(unsafe { own::call(number, a) })
+}
+
+/// The meaning of the kernel's answer to a system call.
+#[inline]
+pub(super) fn outcome(answer: isize) -> Result<usize, Errno> {
+    if (-4095..0).contains(&answer) {
+        Err(Errno::from_raw_os_error(-answer as i32))
+    } else {
+        Ok(answer as usize)
+    }
+}
 
 /// More than the C library's descriptor of a thread takes.
 pub const CONTROL_BLOCK_MAX: usize = 4096;

@@ -5,7 +5,6 @@ use super::{CONTROL_BLOCK_LEAST, CONTROL_BLOCK_MAX};
 use core::arch::asm;
 use core::ops::Range;
 use linux_raw_sys::general as raw;
-use rustix::io::Errno;
 
 /// The kernel puts programs around 0x5555_5555_4000, mappings downwards from the stack, or upwards
 /// from 0x2aaa_aaaa_a000 without a limit on the stack. Go and Java choose addresses of their own
@@ -13,12 +12,12 @@ use rustix::io::Errno;
 /// kernel chooses.
 pub const WINDOW_START: usize = 0x4b00_0000_0000;
 
-/// Makes any system call.
+/// Makes any system call, and returns what the kernel answers.
 ///
 /// # Safety
 /// That of the call itself.
 #[inline]
-pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
+pub unsafe fn call(number: u32, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the x86_64 system call convention; rcx and r11 are clobbered by the instruction.
     unsafe {
@@ -27,11 +26,7 @@ pub unsafe fn syscall(number: u32, a: [usize; 6]) -> Result<usize, Errno> {
             in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    if (-4095..0).contains(&result) {
-        Err(Errno::from_raw_os_error(-result as i32))
-    } else {
-        Ok(result as usize)
-    }
+    result
 }
 
 /// clone(2). The new thread calls the function whose address lies at `top`, with the word behind it
