@@ -7,9 +7,10 @@
 use folioswap_acceptance::job::{self, Job, Outcome, Running};
 use folioswap_acceptance::programs::{c_program, folioswap};
 use folioswap_acceptance::{MIB, skip};
+use folioswap_test_support::{environment, random::Random};
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const LIMIT: u64 = 48 * MIB;
 const MEMBERS: &str = "4";
@@ -21,36 +22,20 @@ const PAUSE_MS: u64 = 400;
 /// How long a program whose pager was killed may go on: as long as it touches nothing that is away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn kills() -> u64 {
-    setting("FOLIOSWAP_KILLS").unwrap_or_else(|| job::amount(12, 60))
+    environment::number("FOLIOSWAP_KILLS", job::amount(12, 60))
 }
 
-/// Random numbers of xorshift64.
-struct Random(u64);
+/// Random numbers, whose seed is printed.
+fn random(name: &str) -> Random {
+    let seed = environment::number("FOLIOSWAP_SEED", Random::fresh_seed());
+    println!("{name}: FOLIOSWAP_SEED={seed}, {} kills", kills());
+    Random::new(seed)
+}
 
-impl Random {
-    fn new(name: &str) -> Self {
-        let now =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_nanos() as u64;
-        let seed = setting("FOLIOSWAP_SEED").unwrap_or(now) | 1;
-        println!("{name}: FOLIOSWAP_SEED={seed}, {} kills", kills());
-        Random(seed)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn pause(&mut self) {
-        std::thread::sleep(Duration::from_micros(self.below(PAUSE_MS * 1000)));
-    }
+/// Lets some time pass.
+fn pause(random: &mut Random) {
+    std::thread::sleep(Duration::from_micros(random.below(PAUSE_MS * 1000)));
 }
 
 fn kill_9(pid: i32) {
@@ -99,14 +84,14 @@ fn is_replaced(running: &mut Running, member: i32, patience: Duration) -> bool {
 /// Kills the pagers of members, or members themselves, one after the other. Returns how many
 /// members ended by themselves after their pager, and the outcome.
 fn kill_in_the_tree(name: &str, choose: impl Fn((i32, Option<i32>)) -> Option<i32>) -> (u64, Outcome) {
-    let mut random = Random::new(name);
+    let mut random = random(name);
     let mut running = tree().start(job::engine(LIMIT));
     running.wait_for_output("ready");
     let ready = running.output();
     let root = ready.split_whitespace().nth(1).and_then(|pid| pid.parse().ok()).expect("the root's number");
     let (mut killed, mut ended) = (0, 0);
     while killed < kills() {
-        random.pause();
+        pause(&mut random);
         let members = members(&running, root);
         let Some(&(member, pager)) = members.get(random.below(members.len().max(1) as u64) as usize) else {
             continue;
@@ -170,10 +155,10 @@ fn kill_a_run(name: &str, choose: impl Fn(&Running) -> Option<i32>) {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    let mut random = Random::new(name);
+    let mut random = random(name);
     for _ in 0..kills() {
         let mut running = tree().start(job::engine(LIMIT));
-        random.pause();
+        pause(&mut random);
         let victim = loop {
             if let Some(victim) = choose(&running) {
                 break victim;

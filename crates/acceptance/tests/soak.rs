@@ -7,33 +7,19 @@
 use folioswap_acceptance::job::{self, Engine, Job};
 use folioswap_acceptance::programs::c_program;
 use folioswap_acceptance::{MIB, skip};
-use std::time::{Duration, Instant, SystemTime};
+use folioswap_test_support::{environment, random::Random};
+use std::time::{Duration, Instant};
 
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
 const COUNTERS: &str = env!("CARGO_BIN_EXE_acc-counters");
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+/// The random numbers of a run. Each run has a series of its own, so it can be repeated alone.
+fn series(seed: u64, run: u64) -> Random {
+    Random::new((seed ^ run.wrapping_mul(0xd134_2543_de82_ef95)).max(1))
 }
 
-/// Random numbers of splitmix64. Each run has a series of its own, so it can be repeated alone.
-struct Random(u64);
-
-impl Random {
-    fn of(seed: u64, run: u64) -> Self {
-        Random(seed ^ run.wrapping_mul(0xd134_2543_de82_ef95))
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len() as u64) as usize]
-    }
+fn one_of<'a, T: ?Sized>(random: &mut Random, all: &[&'a T]) -> &'a T {
+    all[random.below(all.len() as u64) as usize]
 }
 
 /// The devices that a run may have: options of `run`. Each takes all that is swapped out.
@@ -83,13 +69,12 @@ fn program(random: &mut Random) -> (Vec<String>, u64) {
     let size = mib.to_string();
     match random.below(5) {
         0 => {
-            let kind = random.one_of(&["2", "3", "mixed", "random", "zero", "same"]);
+            let kind = one_of(random, &["2", "3", "mixed", "random", "zero", "same"]);
             let threads = (1 + random.below(4)).to_string();
-            let phases = random.one_of(&[
-                "fill,reread,random,verify",
-                "fill,random,rewrite,verify",
-                "islands,fill-down,verify-down",
-            ]);
+            let phases = one_of(
+                random,
+                &["fill,reread,random,verify", "fill,random,rewrite,verify", "islands,fill-down,verify-down"],
+            );
             let size = format!("{mib}M");
             let words = [
                 "--size",
@@ -116,12 +101,12 @@ fn program(random: &mut Random) -> (Vec<String>, u64) {
                 "--seconds",
                 "4",
                 "--run",
-                random.one_of(&["1", "16"]),
+                one_of(random, &["1", "16"]),
             ];
             (words.map(str::to_owned).to_vec(), mib)
         }
-        2 => (c("mappings", &[random.one_of(MAPPINGS), &size]), mib),
-        3 => (c("fork", &[random.one_of(FORKS), &size]), mib * 2),
+        2 => (c("mappings", &[one_of(random, MAPPINGS), &size]), mib),
+        3 => (c("fork", &[one_of(random, FORKS), &size]), mib * 2),
         _ => {
             let seed = random.below(1 << 20).to_string();
             (c("tree", &["4", &(mib / 4).to_string(), "4", "6", &seed]), mib)
@@ -130,17 +115,18 @@ fn program(random: &mut Random) -> (Vec<String>, u64) {
 }
 
 fn run(seed: u64, number: u64) {
-    let mut random = Random::of(seed, number);
+    let mut random = series(seed, number);
     let (words, need) = program(&mut random);
     // From a quarter of what it needs to nearly all of it; 24 MiB at least.
     let limit = (need / 4 + random.below(need * 5 / 8)).max(24);
-    let options = [random.one_of(DEVICES), random.one_of(FOLIOS), random.one_of(CLUSTERS)].concat();
+    let options =
+        [one_of(&mut random, DEVICES), one_of(&mut random, FOLIOS), one_of(&mut random, CLUSTERS)].concat();
     let fail =
         (random.below(2) == 0).then(|| format!("{},{}", random.below(1 << 30), 20 + random.below(200)));
     println!("soak: run {number} of FOLIOSWAP_SEED={seed}: {limit}M {options:?} {fail:?} {words:?}");
     let job = options.iter().fold(Job::new(&words), |job, option| job.option(option));
     let job = fail.iter().fold(job, |job, fail| job.option("--fail").option(fail));
-    let scope = random.one_of(&["total", "resident"]);
+    let scope = one_of(&mut random, &["total", "resident"]);
     let outcome =
         job.timeout(Duration::from_secs(600)).under(Engine::Folioswap { memory: Some(limit * MIB), scope });
     job::report("soak", &outcome);
@@ -153,12 +139,11 @@ fn soak() {
     if !job::judging_folioswap() {
         skip!("only for folioswap");
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_nanos() as u64;
-    let seed = setting("FOLIOSWAP_SEED").unwrap_or(now);
-    if let Some(number) = setting("FOLIOSWAP_SOAK_RUN") {
-        return run(seed, number);
+    let seed = environment::number("FOLIOSWAP_SEED", Random::fresh_seed());
+    if std::env::var_os("FOLIOSWAP_SOAK_RUN").is_some() {
+        return run(seed, environment::number("FOLIOSWAP_SOAK_RUN", 0));
     }
-    let time = Duration::from_secs(setting("FOLIOSWAP_SOAK_SECONDS").unwrap_or(job::amount(120, 600)));
+    let time = Duration::from_secs(environment::number("FOLIOSWAP_SOAK_SECONDS", job::amount(120, 600)));
     let start = Instant::now();
     let mut number = 0;
     while start.elapsed() < time {

@@ -1,5 +1,7 @@
 //! Numbers and bytes that look random and repeat with their seed.
 
+use std::time::SystemTime;
+
 /// Marsaglia's xorshift64: each state is the next number. It is small, and the same on every
 /// machine.
 #[derive(Debug, Clone)]
@@ -14,6 +16,16 @@ impl Random {
     pub const fn new(seed: u64) -> Self {
         assert!(seed != 0, "xorshift never leaves 0");
         Random(seed)
+    }
+
+    /// A seed that no run before had, for a test that prints it.
+    ///
+    /// # Panics
+    ///
+    /// If the clock stands before 1970.
+    pub fn fresh_seed() -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        now.as_nanos() as u64 | 1
     }
 
     /// The next number, never 0.

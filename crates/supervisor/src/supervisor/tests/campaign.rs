@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::atomic::Ordering::Relaxed,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 /// Seconds of random inputs, and the seed of them; the seed is printed.
@@ -50,7 +50,7 @@ const RESIDENT_MAX: u64 = 32 << 20;
 pub fn run() {
     let directory = env::temp_dir().join(format!("folioswap-messages-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
-    let seed = environment::number(SEED, random_seed());
+    let seed = environment::number(SEED, Random::fresh_seed());
     println!("{SEED}={seed}, {} s", environment::number(SECONDS, 5));
     let input = env::var_os(INPUT).map(PathBuf::from);
     let tried = Trial::of(&directory, seed, input.as_deref()).end();
@@ -63,11 +63,6 @@ pub fn run() {
         panic!("{}; try it again with {INPUT}={}", failed.why, file.display());
     }
     fs::remove_dir_all(&directory).expect("removed");
-}
-
-fn random_seed() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    now.as_nanos() as u64 | 1
 }
 
 /// Writes inputs that fail into a file, and returns its name.
