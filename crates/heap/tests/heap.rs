@@ -6,10 +6,18 @@
 
 use folioswap::Swap;
 use folioswap_heap::{Fill, Heap, PAGE, Sender};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 fn swap() -> Result<Swap, folioswap::Error> {
-    Swap::builder().limit("16M").build()
+    Swap::builder().limit("16M").validate().build()
+}
+
+/// Asserts that no invariant of the engine was broken, and no page lost.
+fn is_sound(heap: &Heap) {
+    let statistics = heap.swap().statistics();
+    let figures = ["violations", "pages_poisoned"].map(|name| statistics.counter(name).unwrap());
+    assert_eq!(figures, [0, 0], "{statistics}");
 }
 
 /// Fills a piece with words that depend on their position.
@@ -19,10 +27,22 @@ unsafe fn fill(piece: NonNull<u8>, bytes: usize, seed: u64) {
     }
 }
 
+/// Checks all words of a piece, and says of each wrong page where it is and what is there.
 unsafe fn check(piece: NonNull<u8>, bytes: usize, seed: u64) {
+    let mut wrong = BTreeMap::new();
     for word in 0..bytes / 8 {
-        assert_eq!(unsafe { piece.cast::<u64>().add(word).read() }, seed.wrapping_mul(31) ^ word as u64);
+        let (found, right) =
+            (unsafe { piece.cast::<u64>().add(word).read() }, seed.wrapping_mul(31) ^ word as u64);
+        if found != right {
+            let (words, first) = wrong.entry(word * 8 / PAGE).or_insert((0, (word, found, right)));
+            *words += 1;
+            *first = (*first).min((word, found, right));
+        }
     }
+    assert!(
+        wrong.is_empty(),
+        "piece {piece:?} of {bytes} bytes, seed {seed}: page => (wrong words, (first, found, right)): {wrong:#x?}"
+    );
 }
 
 #[test]
@@ -65,6 +85,7 @@ fn pieces_of_any_size_keep_what_was_written() {
     }
     assert_eq!((heap.figures().pieces, heap.figures().bytes), (0, 0));
     assert!(heap.swap().statistics().counter("pswpout").unwrap() > 0, "the limit was never reached");
+    is_sound(&heap);
 }
 
 #[test]
@@ -143,6 +164,7 @@ fn a_forked_child_has_a_copy_that_is_its_own() {
         check(large, BYTES, 7);
         check(small, 9000, 11);
     }
+    is_sound(&heap);
 }
 
 #[test]

@@ -17,6 +17,7 @@
 //! | `candidates` | the pages of a piece that may leave |
 //! | `isolate`, `moves` | the pages are claimed, and moved by UFFDIO_MOVE |
 //! | `page_out`, `cold` | advice of the program: MADV_PAGEOUT and MADV_COLD |
+//! | `gone` | berths whose pages were given up leave staging when nothing is short |
 //! | `direct_reclaim` | berths are offered to a handler that waits for memory |
 //! | `sharing` | memory that relatives share is protected |
 //! | `workingset` | the length of the inactive list |
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod cold;
 pub mod direct_reclaim;
 pub mod evictor;
+pub mod gone;
 pub mod hand_over;
 pub mod huge_page_batch;
 pub mod isolate;

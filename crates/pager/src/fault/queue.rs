@@ -107,6 +107,16 @@ impl FaultQueue {
         fault
     }
 
+    /// Drops the faults on pages of `start..end`, where nothing is mapped any more.
+    pub(crate) fn forget(&mut self, start: usize, end: usize) {
+        for _ in 0..self.len {
+            let fault = self.take(self.first);
+            if !(start..end).contains(&fault.page.raw()) {
+                self.push(fault);
+            }
+        }
+    }
+
     /// Whether faults were forgotten whose threads are to look again when the queue is empty.
     pub(crate) fn has_forgotten(&self) -> bool {
         self.overflow == Overflow::Forgot

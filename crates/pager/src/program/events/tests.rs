@@ -1,7 +1,12 @@
 use super::*;
+use crate::fault::buffers::Buffers;
 use crate::kernel::ranges::RANGES_MAX;
+use crate::kernel::uffd::Access;
+use crate::kernel::{pagemap, uffd};
 use crate::test_memory::engine;
+use crate::test_memory::{fault, map, map_at, moving_engine, userfault};
 use crate::units::{BLOCK, PageAddr};
+use rustix::mm::munmap;
 
 const PROGRAM: usize = 0x7000_0000_0000;
 
@@ -36,4 +41,26 @@ fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
     engine.unmap_pages(PROGRAM + PAGE, PROGRAM + 2 * PAGE);
     assert!(kept.covers(PROGRAM, PROGRAM + PAGE) && kept.covers(PROGRAM + 2 * PAGE, PROGRAM + 3 * PAGE));
     assert!(!registered.covers(PROGRAM + PAGE, PROGRAM + 2 * PAGE), "it would never be registered again");
+}
+
+/// The kernel lets one userfaultfd fill memory that is registered with another. A fault that was
+/// read before its page was unmapped must not bring zeroes to the mapping that came after it.
+#[test]
+fn a_fault_on_a_mapping_that_is_gone_fills_nothing_in_the_next_one() {
+    let Some(engine) = moving_engine() else { return };
+    let Some(other) = userfault() else { return };
+    let (start, bytes) = (map(4 * PAGE), 4 * PAGE);
+    let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
+    for page in 0..5 {
+        handler.queue_fault(fault(start + page * PAGE, Access::Write, page as u32));
+    }
+    // SAFETY: nobody uses it.
+    unsafe { munmap(start as *mut _, bytes) }.unwrap();
+    assert_eq!(map_at(start, bytes), start);
+    other.register(start, bytes, uffd::Watch::Program).unwrap();
+    handler.process(Event::Unmap { start, end: start + bytes });
+    assert_eq!(handler.queue.len(), 1, "the fault behind the mapping waits");
+    assert!(handler.queue.all(|fault| fault.page.raw() == start + bytes));
+    let descriptor = engine.descriptors.pagemap.load(Relaxed);
+    assert!(pagemap::is_empty(descriptor, start, start + bytes));
 }
