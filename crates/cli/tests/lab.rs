@@ -206,6 +206,45 @@ fn several_policies_are_columns_of_one_table() {
 }
 
 #[test]
+fn a_replay_is_told_over_time_as_picture_table_and_json() {
+    let place = Place::new();
+    let file = trace(&place);
+    let [picture, table, all] = ["o.svg", "o.csv", "o.json"].map(|name| place.file(name));
+    let policies = ["--policy", "scan-all,current"];
+    let replay = |out: &str, more: &[&str]| {
+        good(&[&["replay", &file, "--over-time", out][..], &policies, more].concat())
+    };
+    // The last row has times.
+    let counts = |table: &str| table.rsplit_once("| ns per operation").expect("a row").0.to_owned();
+    assert_eq!(counts(&replay(&picture, &[])), counts(&good(&[&["replay", &file][..], &policies].concat())));
+    let picture = fs::read_to_string(picture).expect("written");
+    assert!(picture.starts_with("<svg") && picture.contains("scan-all: ") && picture.contains("current: "));
+    replay(&table, &["--looks", "10"]);
+    let table = fs::read_to_string(table).expect("written");
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((rows.len(), &rows[0][..3]), (1 + 2 * 11, &["policy", "operations", "slots_in_use"][..]));
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    replay(&all, &["--looks", "10"]);
+    let all: Value = serde_json::from_str(&fs::read_to_string(all).expect("written")).expect("JSON");
+    for (number, policy) in ["scan-all", "current"].iter().enumerate() {
+        let moments = all[number]["over_time"]["moments"].as_array().expect("moments");
+        assert_eq!((all[number]["policy"].as_str(), moments.len()), (Some(*policy), 11));
+        let last = &moments[10];
+        assert_eq!(last["operations"].to_string(), rows[(number + 1) * 11][1], "the same figures");
+        assert_eq!(last["slots_in_use"].to_string(), rows[(number + 1) * 11][2]);
+    }
+    refused(&["replay", &file, "--over-time", "o.png"], 125, &["o.png", ".svg, .csv or .json"]);
+    refused(&["replay", &file, "--looks", "10"], 125, &["--over-time"]);
+    let two = ["replay", &file, "--over-time", "/nonexistent/o.svg", "--threads", "2"];
+    refused(&two, 125, &["over time only where one thread replays"]);
+    refused(
+        &["replay", &file, "--over-time", "/nonexistent/o.svg"],
+        125,
+        &["/nonexistent/o.svg", "No such file"],
+    );
+}
+
+#[test]
 fn a_trace_becomes_text_and_a_trace_again() {
     let place = Place::new();
     let file = trace(&place);

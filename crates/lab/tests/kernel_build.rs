@@ -24,7 +24,8 @@ fn recorded() -> Option<Prepared> {
 fn on(prepared: &Prepared, policy: PolicyName, percent: u64) -> Replayed {
     let pages = Some(prepared.slots_peak * 100 / percent);
     let zram = Device { medium: Medium::Zram, pages, priority: None, synchronous: true, discard: false };
-    let options = Replay { policy, devices: vec![zram], threads: 1, cpus: None, locks: Locks::Uncounted };
+    let options =
+        Replay { policy, devices: vec![zram], threads: 1, cpus: None, locks: Locks::Uncounted, moments: 0 };
     replay(prepared, &options).unwrap()
 }
 

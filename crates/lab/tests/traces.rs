@@ -17,7 +17,7 @@ fn small(sizes: Sizes) -> BuildParameters {
 fn options(policy: PolicyName, device: &str, threads: u32) -> Replay {
     let size = |text: &str| text.parse().ok();
     let devices = vec![Device::parse(device, size).unwrap()];
-    Replay { policy, devices, threads, cpus: None, locks: Locks::Uncounted }
+    Replay { policy, devices, threads, cpus: None, locks: Locks::Uncounted, moments: 0 }
 }
 
 fn allocations(trace: &Trace) -> [u64; 10] {
@@ -353,4 +353,52 @@ proptest! {
             fit::fit(&trace);
         }
     }
+}
+
+/// What a replay looked like meanwhile adds up to what it came to, and looking changes nothing.
+#[test]
+fn moments_of_a_replay_add_up_to_it() {
+    let trace = generate::in_memory(&small(Sizes::All), DeviceFlags::SYNCHRONOUS, 3).unwrap();
+    let prepared = Prepared::new(&trace, Retention::Never).unwrap();
+    let size = format!("zram,size={}", (prepared.slots_peak * 100 / 97 + 1) << 12);
+    let unseen = options(PolicyName::ScanAll, &size, 1);
+    let seen = Replay { moments: 50, ..unseen.clone() };
+    let (unseen, seen) = (replay(&prepared, &unseen).unwrap(), replay(&prepared, &seen).unwrap());
+    assert_eq!(
+        (unseen.allocated, unseen.fallback, unseen.clusters_scanned),
+        (seen.allocated, seen.fallback, seen.clusters_scanned)
+    );
+    assert!(unseen.moments.is_none());
+    let moments = seen.moments.unwrap();
+    let all = &moments.moments;
+    assert!((50..=51).contains(&all.len()) || all.len() as u64 == seen.operations + 1, "{}", all.len());
+    assert_eq!((all[0].operations, all[0].slots_in_use), (0, 0));
+    assert_eq!(all.last().unwrap().operations, seen.operations);
+    assert!(all.is_sorted_by_key(|moment| moment.operations));
+    for order in 0..10 {
+        let sum = |of: fn(&Moment) -> &[u64; 10]| all.iter().map(|moment| of(moment)[order]).sum::<u64>();
+        assert_eq!(sum(|moment| &moment.allocated), seen.allocated[order]);
+        assert_eq!(sum(|moment| &moment.fallback), seen.fallback[order]);
+    }
+    assert!(all.is_sorted_by_key(|moment| moment.slots_ever_written));
+    assert_eq!(all.last().unwrap().slots_ever_written, seen.slots_ever_written);
+    let cells = moments.clusters.div_ceil(moments.clusters_per_cell);
+    for moment in all {
+        assert_eq!(moment.used_percent.len(), cells as usize);
+        let Lists { never_used, free, discard, nonfull, frag, full, held } = moment.lists;
+        // The first cluster of a device was never used, and is on a list for its bad slot.
+        let listed = never_used + free + discard + nonfull + frag + full + held;
+        assert!((moments.clusters..=moments.clusters + 1).contains(&listed), "{moment:?}");
+        // Each cell is rounded down.
+        let per_cell = u64::from(moments.clusters_per_cell) * 512;
+        let used: u64 = moment.used_percent.iter().map(|&percent| u64::from(percent) * per_cell / 100).sum();
+        assert!(used <= moment.slots_in_use + per_cell, "{used} and {}", moment.slots_in_use);
+        assert!(
+            used + u64::from(cells) * (per_cell / 100 + 1) >= moment.slots_in_use,
+            "{used} and {}",
+            moment.slots_in_use
+        );
+    }
+    let several = Replay { threads: 2, moments: 1, ..options(PolicyName::Current, "zram", 2) };
+    assert!(matches!(replay(&prepared, &several), Err(ReplayError::MomentsOfThreads)));
 }

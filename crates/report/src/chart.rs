@@ -1,9 +1,8 @@
 //! A bar chart as an SVG file: groups one below the other, a row for each bar, colours by the bars'
 //! names.
 
-use crate::svg::escaped;
+use crate::picture::{LINE, Picture, WIDTH};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// A bar with its spread, in a group of bars.
@@ -38,16 +37,12 @@ pub struct PlotError(#[from] std::io::Error);
 /// Colours that people with colour blindness can tell apart (Okabe and Ito), then greys.
 const COLOURS: [&str; 9] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#6b6b6b", "#a8a8a8"];
-/// Width of the picture, of the names at its left, and of the numbers at its right.
-const WIDTH: f64 = 1000.0;
+/// Width of the names at the left, and of the numbers at the right.
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 90.0;
 /// Height of a bar's row and of a group's name.
 const ROW: f64 = 18.0;
 const NAME: f64 = 28.0;
-const LINE: f64 = 17.0;
-/// Characters of a line of text in the picture's width.
-const LINE_CHARS: usize = 140;
 /// Largest value to smallest from which the axis is logarithmic.
 const LOG_FROM: f64 = 100.0;
 
@@ -113,45 +108,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `chars` characters, between words.
-fn lines_of(text: &str, chars: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// A name that fits into its column.
 fn shortened(name: &str, chars: usize) -> String {
     if name.chars().count() <= chars {
         return name.to_owned();
     }
     name.chars().take(chars - 1).chain(['…']).collect()
-}
-
-/// A picture that grows downwards.
-struct Picture {
-    body: String,
-    y: f64,
-}
-
-impl Picture {
-    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
-        self.body.write_fmt(arguments).expect("a String takes everything");
-        self.body.push('\n');
-    }
-
-    fn text(&mut self, x: f64, style: &str, text: &str) {
-        let y = self.y;
-        self.put(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>", escaped(text)));
-    }
 }
 
 impl Chart {
@@ -165,12 +127,7 @@ impl Chart {
 
     /// The chart as SVG.
     fn svg(&self, notes: &[String]) -> String {
-        let mut picture = Picture { body: String::new(), y: 28.0 };
-        picture.text(16.0, "font-size=\"18\" font-weight=\"bold\"", &self.title);
-        for line in notes.iter().flat_map(|note| lines_of(note, LINE_CHARS)) {
-            picture.y += LINE;
-            picture.text(16.0, "font-size=\"12\" fill=\"#555\"", &line);
-        }
+        let mut picture = Picture::new(&self.title, notes);
         let mut names: Vec<&str> = Vec::new();
         for bar in &self.bars {
             if !names.contains(&bar.label.as_str()) {
@@ -193,13 +150,7 @@ impl Chart {
             }
         }
         axis(&mut picture, scale, &self.axis, top);
-        let height = picture.y + 16.0;
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}</svg>\n",
-            picture.body
-        )
+        picture.document()
     }
 }
 

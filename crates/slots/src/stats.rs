@@ -95,4 +95,14 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         }
         Some(lists)
     }
+
+    /// Slots in use in one cluster of `device`, bad ones included, counted from the device's first;
+    /// `None` if the device is off, or has no such cluster. Cost: some loads.
+    pub fn cluster_slots_used(&self, device: DeviceId, cluster: u32) -> Option<u32> {
+        if !self.devices().contains(device) {
+            return None;
+        }
+        let device = self.device(device);
+        (cluster < device.clusters()).then(|| self.cluster(device, cluster).used())
+    }
 }

@@ -62,6 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: 1,
         cpus: None,
         locks: Locks::Uncounted,
+        moments: 0,
     };
     for policy in [PolicyName::ScanAll, PolicyName::NonfullFirst, PolicyName::Current] {
         options.policy = policy;

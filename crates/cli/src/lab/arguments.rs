@@ -1,5 +1,6 @@
 //! The command line of `folioswap lab`.
 
+use super::over_time;
 use clap::{Args, Subcommand, ValueEnum};
 use folioswap_lab::{
     policies::PolicyName,
@@ -150,6 +151,9 @@ Examples:
       --policy 6.9,6.14,6.18,6.19,current --device zram,size=8G
   folioswap lab replay build.trace \\
       --policy scan-all+free-first,scan-one+free-first,scan-one+nonfull-first
+  folioswap lab replay build.trace --policy scan-all,current \\
+      --over-time build.svg
+        a heat map of the devices, from the first operation to the last
   folioswap lab replay build.trace --policy drained-first --device ram \\
       --device ram --threads 2 --json")]
 pub struct ReplayArguments {
@@ -170,6 +174,13 @@ pub struct ReplayArguments {
     /// Count lock acquisitions too (costs time)
     #[arg(long)]
     pub locks: bool,
+    /// Write how the allocator was meanwhile: FILE.svg heat maps of the devices and clusters by
+    /// list, FILE.csv a table, FILE.json all of it (one thread)
+    #[arg(long, value_name = "FILE", value_parser = over_time::Format::of_file)]
+    pub over_time: Option<over_time::Format>,
+    /// Looks at the allocator for --over-time
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub looks: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! `folioswap lab`: runs experiments, and makes, replays and fits traces.
 
 pub mod arguments;
+mod over_time;
 mod simulated;
 pub mod simulated_arguments;
 mod traces;

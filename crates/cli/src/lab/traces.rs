@@ -5,7 +5,7 @@ use super::{
     arguments::{
         ExportArguments, FitArguments, GenerateArguments, ImportArguments, ReplayArguments, SizesArgument,
     },
-    print,
+    over_time, print,
 };
 use crate::error::Error;
 use folioswap_lab::{
@@ -39,8 +39,13 @@ pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
             threads: arguments.threads,
             cpus: arguments.cpus,
             locks: if arguments.locks { Locks::Counted } else { Locks::Uncounted },
+            moments: if arguments.over_time.is_some() { arguments.looks } else { 0 },
         };
         results.push(run_replay(&prepared, &options).map_err(LabError::from)?);
+    }
+    if let Some(format) = &arguments.over_time {
+        over_time::write(format, &arguments.file, &results)?;
+        results.iter_mut().for_each(|result| result.moments = None);
     }
     match (arguments.json, &results[..]) {
         (true, [only]) => print(&format!("{:#}\n", serde_json::json!(only))),

@@ -52,7 +52,7 @@ fn run(
     threads: u32,
     locks: Locks,
 ) -> Result<Replayed, ReplayError> {
-    replay(prepared, &Replay { policy, devices, threads, cpus: None, locks })
+    replay(prepared, &Replay { policy, devices, threads, cpus: None, locks, moments: 0 })
 }
 
 fn device(medium: Medium, pages: Option<u64>) -> Device {

@@ -5,15 +5,16 @@
 //! earlier operations delay it, so there is no deadlock. Everything else runs freely.
 
 use super::devices::Device;
-use super::prepare::{Odd, Op, OpKind, Prepared};
+use super::moments::{Moments, Watch};
+use super::prepare::{Op, OpKind, Prepared};
+use super::replayed::{ReplayError, Replayed};
 use crate::allocator::{Allocator, CLUSTER};
 use crate::policies::{Inherited, Locks, PolicyName, WithPolicy};
 use crate::wear::Wear;
 use folioswap_slots::{
-    AllocError, ConfigError, DeviceId, DeviceMask, DiscardOutcome, FolioId, Hooks, LogicalCpu, ORDERS, Order,
-    Policy, Reclaimed, Relax, Shadow, Slots, SwapEntry, SwaponError, Violation,
+    AllocError, ConfigError, DeviceId, DeviceMask, DiscardOutcome, FolioId, Hooks, LogicalCpu, Order, Policy,
+    Reclaimed, Relax, Shadow, Slots, SwapEntry,
 };
-use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -41,61 +42,9 @@ pub struct Replay {
     pub cpus: Option<u32>,
     /// Whether lock acquisitions are counted, which costs time.
     pub locks: Locks,
-}
-
-/// The counts of a replay.
-#[derive(Debug, Clone, Serialize)]
-pub struct Replayed {
-    /// The policy.
-    pub policy: PolicyName,
-    /// Real threads.
-    pub threads: u32,
-    /// Logical CPUs.
-    pub cpus: u32,
-    /// Operations of the trace.
-    pub operations: u64,
-    /// Wall time, ns.
-    pub wall_ns: u64,
-    /// Allocations that succeeded, per order (those of split folios are in order 0).
-    pub allocated: [u64; ORDERS],
-    /// Allocations that failed, per order.
-    pub fallback: [u64; ORDERS],
-    /// Clusters isolated and scanned, per order.
-    pub clusters_scanned: [u64; ORDERS],
-    /// Lock acquisitions, and how many of them found the lock taken: of clusters, lists, the
-    /// available list, logical CPUs.
-    pub locks: Option<[(u64, u64); 4]>,
-    /// Size of each device, and its use at the end, pages.
-    pub devices: Vec<(u64, u64)>,
-    /// Slots that were ever written, of all devices.
-    pub slots_ever_written: u64,
-    /// Clusters discarded.
-    pub clusters_discarded: u64,
-    /// Corrections that were made to the trace.
-    pub odd: Odd,
-}
-
-/// Why there was no replay, or the error that it found.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The allocator refuses the sizes.
-    #[error("the allocator cannot be made: {0}")]
-    Config(#[from] ConfigError),
-    /// A device cannot be switched on.
-    #[error("device {number} cannot be switched on: {source}")]
-    Swapon {
-        /// The device's number, from 1 on.
-        number: usize,
-        /// The reason.
-        source: SwaponError,
-    },
-    /// There is no device.
-    #[error("there is no device to replay on")]
-    NoDevice,
-    /// An invariant of the allocator does not hold after the replay, which is a mistake in
-    /// folioswap.
-    #[error("the allocator is not consistent after the replay ({0}); please report this")]
-    Inconsistent(Violation),
+    /// How often the allocator is looked at meanwhile, evenly spaced; 0: never. Only one thread
+    /// may replay then.
+    pub moments: u32,
 }
 
 /// Replays a prepared trace.
@@ -140,6 +89,9 @@ impl WithPolicy for Task<'_> {
         if options.devices.is_empty() {
             return Err(ReplayError::NoDevice);
         }
+        if options.moments > 0 && options.threads > 1 {
+            return Err(ReplayError::MomentsOfThreads);
+        }
         let allocator: Allocator<P> = Allocator::new(cpus, clusters)?;
         let mut ids = Vec::new();
         for (index, device) in options.devices.iter().enumerate() {
@@ -156,19 +108,30 @@ impl WithPolicy for Task<'_> {
             }
         }
         let inherited = Inherited::of_this_thread();
+        let mut watch = (options.moments > 0).then(|| Watch::new(allocator.slots(), &replayer.wear, &ids));
         let begin = Instant::now();
-        std::thread::scope(|scope| {
-            for part in &parts {
-                let replayer = &replayer;
+        let moments = std::thread::scope(|scope| {
+            let start = |part| {
+                let (replayer, watch): (_, Option<Watch<'_, P>>) = (&replayer, watch.take());
+                let part: &Vec<u32> = part;
                 scope.spawn(move || {
                     inherited.take_over();
-                    if threads == 1 {
-                        replayer.work(prepared.ops.iter(), cpus);
-                    } else {
+                    if threads > 1 {
                         replayer.work(part.iter().map(|number| &prepared.ops[*number as usize]), cpus);
+                        return None;
                     }
-                });
-            }
+                    let Some(watch) = watch else {
+                        replayer.work(prepared.ops.iter(), cpus);
+                        return None;
+                    };
+                    Some(replayer.work_watched(&prepared.ops, cpus, options.moments, watch))
+                })
+            };
+            let started: Vec<_> = parts.iter().map(start).collect();
+            let ended = started.into_iter().map(|thread| thread.join());
+            ended
+                .map(|moments| moments.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .fold(None, Option::or)
         });
         let wall_ns = begin.elapsed().as_nanos() as u64;
         allocator.slots().validate().map_err(ReplayError::Inconsistent)?;
@@ -191,6 +154,7 @@ impl WithPolicy for Task<'_> {
             slots_ever_written: replayer.wear.slots_ever_written(),
             clusters_discarded: replayer.wear.clusters_discarded(),
             odd: prepared.odd,
+            moments,
         })
     }
 }
@@ -258,11 +222,34 @@ impl<'a, P: Policy> Replayer<'a, P> {
 
 impl<P: Policy> Replayer<'_, P> {
     fn work<'o>(&self, ops: impl Iterator<Item = &'o Op>, cpus: u32) {
-        let mut surplus: HashMap<u16, Surplus> = HashMap::new();
+        let mut surplus = HashMap::new();
+        self.carry_out(ops, cpus, &mut surplus);
+        self.give_back(surplus);
+    }
+
+    /// The same for all operations, with a look at the allocator now and then.
+    fn work_watched(&self, ops: &[Op], cpus: u32, looks: u32, mut watch: Watch<'_, P>) -> Moments {
+        let (mut surplus, mut done) = (HashMap::new(), 0);
+        watch.take(done);
+        for part in ops.chunks(ops.len().div_ceil(looks as usize).max(1)) {
+            self.carry_out(part.iter(), cpus, &mut surplus);
+            done += part.len() as u64;
+            watch.take(done);
+        }
+        self.give_back(surplus);
+        watch.end()
+    }
+
+    fn carry_out<'o>(
+        &self,
+        ops: impl Iterator<Item = &'o Op>,
+        cpus: u32,
+        surplus: &mut HashMap<u16, Surplus>,
+    ) {
         for op in ops {
             let cpu = LogicalCpu(u32::from(op.cpu) % cpus);
             if op.kind == OpKind::Fallback {
-                self.apply(cpu, op, &mut surplus);
+                self.apply(cpu, op, surplus);
                 continue;
             }
             let next = &self.next[op.first as usize / CLUSTER as usize];
@@ -275,10 +262,9 @@ impl<P: Policy> Replayer<'_, P> {
                     std::hint::spin_loop();
                 }
             }
-            self.apply(cpu, op, &mut surplus);
+            self.apply(cpu, op, surplus);
             next.store(op.sequence + 1, Release);
         }
-        self.give_back(surplus);
     }
 
     /// Carries one operation out. Context: its predecessors are done.

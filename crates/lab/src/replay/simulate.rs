@@ -7,7 +7,8 @@
 
 use super::devices::Device;
 use super::prepare::{Op, OpKind, Prepared};
-use super::run::{ReplayError, Replayer};
+use super::replayed::ReplayError;
+use super::run::Replayer;
 use crate::allocator::{Allocator, CLUSTER};
 use crate::events::{self, Costs, Deadlock, Simulation, Spent};
 use crate::policies::{PolicyName, WithPolicy};

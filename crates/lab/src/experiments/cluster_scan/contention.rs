@@ -51,7 +51,10 @@ pub fn contention(options: &Options, show: Show) -> Result<Vec<Contention>, Cont
     for threads in threads {
         for policy in POLICIES {
             let run = |locks| {
-                replay(&prepared, &Replay { policy, devices: devices.clone(), threads, cpus: None, locks })
+                replay(
+                    &prepared,
+                    &Replay { policy, devices: devices.clone(), threads, cpus: None, locks, moments: 0 },
+                )
             };
             let (timed, counted) = (run(Locks::Uncounted)?, run(Locks::Counted)?);
             let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;

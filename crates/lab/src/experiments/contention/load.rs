@@ -122,6 +122,7 @@ fn share_failing(prepared: &Prepared, device: Device, order: usize) -> Result<f6
         threads: 1,
         cpus: None,
         locks: Locks::Uncounted,
+        moments: 0,
     };
     let replayed = replay(prepared, &options)?;
     let failed = replayed.fallback[order] as f64;

@@ -29,8 +29,14 @@ fn every_policy_carries_the_whole_trace_out() {
         let result = simulated(&prepared, *policy, 1.0);
         let zram =
             Device { medium: Medium::Zram, pages: None, priority: None, synchronous: true, discard: false };
-        let options =
-            Replay { policy: *policy, devices: vec![zram], threads: 1, cpus: None, locks: Locks::Uncounted };
+        let options = Replay {
+            policy: *policy,
+            devices: vec![zram],
+            threads: 1,
+            cpus: None,
+            locks: Locks::Uncounted,
+            moments: 0,
+        };
         let real = replay(&prepared, &options).unwrap();
         let pages = |counts: &[u64; ORDERS]| -> u64 {
             counts.iter().enumerate().map(|(order, count)| count << order).sum()
