@@ -37,7 +37,7 @@ fn bands_add_up_and_names_are_escaped() {
     assert_eq!(svg.matches("<polygon").count(), 2);
     assert!(svg.contains("now &lt;&amp;&gt;") && svg.contains(">a note<") && svg.contains(">40<"));
     // The upper edge of the last band is straight: both together are always two.
-    let last = svg.lines().filter(|line| line.starts_with("<polygon")).next_back().unwrap();
+    let last = svg.lines().rfind(|line| line.starts_with("<polygon")).unwrap();
     let heights: Vec<&str> = last
         .split('"')
         .nth(1)
