@@ -67,6 +67,9 @@ one() { # PATTERN: the one file of that name
 short() {
     local built scratch=$work/scratch prefix=$work/prefix
     built=$(realpath -m "${CARGO_TARGET_DIR:-target}/release")
+    # Where nothing but a release was made, its binaries are there.
+    [ -x "$built/folioswap" ] || built=$(realpath -m "${CARGO_TARGET_DIR:-target}/ship/dist")
+    [ -x "$built/folioswap" ] || { check "binaries to pack: run cargo build --release --workspace first" false; return; }
     dist=$work/dist
     say "packing what is in $built"
     check "the packages are made" env DIST="$dist" FOLIOSWAP_BUILT="$built" bash scripts/release.sh deb archive c || return

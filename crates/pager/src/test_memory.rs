@@ -4,6 +4,7 @@
 use crate::engine::Engine;
 use crate::engine::ring_turn::RingTurn;
 use crate::fault::queue::{Attempt, Fault};
+use crate::fault::unmapped::Moment;
 use crate::kernel::uffd::{Access, Userfault, Watch};
 use crate::staging::candidates::Candidates;
 use crate::staging::ring::RECYCLED_BERTHS;
@@ -56,7 +57,14 @@ pub(crate) use folioswap_test_support::skipping::note as skip;
 
 /// A fault that was just read, of thread `thread`.
 pub(crate) fn fault(address: usize, access: Access, thread: u32) -> Fault {
-    Fault { page: PageAddr::containing(address), access, thread, attempt: Attempt::First, since_ns: 0 }
+    Fault {
+        page: PageAddr::containing(address),
+        access,
+        thread,
+        attempt: Attempt::First,
+        since_ns: 0,
+        read_at: Moment::FIRST,
+    }
 }
 
 /// A huge page in use, full of fives, in a mapping of its own. `None`, and counted as skipped, when

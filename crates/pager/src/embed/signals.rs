@@ -98,11 +98,12 @@ impl Engine {
         // The thread's number only says whether it may wait, and it is neither the evictor nor one
         // that forks, so any number will do. (To ask costs a system call.)
         let page = PageAddr::containing(address);
-        let fault = Fault { page, access, thread: u32::MAX, attempt: Attempt::First, since_ns: begun };
         loop {
             let _one_at_a_time = self.locks.serve.lock();
             // SAFETY: the handler was prepared, and is used under the lock alone.
             let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
+            let (thread, attempt, read_at) = (u32::MAX, Attempt::First, handler.unmapped.now());
+            let fault = Fault { page, access, thread, attempt, since_ns: begun, read_at };
             if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {
                 // Other threads may have faults that need no memory.
                 continue;

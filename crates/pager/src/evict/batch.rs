@@ -176,15 +176,21 @@ impl Evictor {
             }
             self.offer_more(most);
             if self.write_back_next(batch, most as usize).is_err() {
+                self.let_gone_go();
                 break;
             }
         }
-        self.size_inactive_list(batch);
-        let userfault = self.engine.userfault();
+        self.size_inactive_list(batch.folios, batch.written);
+        let least = if drain && self.staging().waiting() == 0 { 1 } else { recycled_together };
+        self.give_back_berths(least);
+    }
+
+    /// Gives the memory of berths that have left staging to the system, if there are so many.
+    pub(crate) fn give_back_berths(&mut self, least: u64) {
         let engine = self.engine;
-        let staging = self.staging_mut();
-        let least = if drain && staging.waiting() == 0 { 1 } else { recycled_together };
-        let given_back = staging.recycle(userfault, least, |address| engine.keep_huge_page(address)) as u64;
+        let userfault = engine.userfault();
+        let keep = |address| engine.keep_huge_page(address);
+        let given_back = self.staging_mut().recycle(userfault, least, keep) as u64;
         self.shortage.given_back = (self.shortage.given_back + given_back).min(BLOCK as u64);
     }
 

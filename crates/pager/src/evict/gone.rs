@@ -2,8 +2,10 @@
 //!
 //! Such a page keeps its slot until the turn of its berth comes, and a clean one its stored copy
 //! too. Where nothing is short no turn comes, and what a program has freed would stay in the store
-//! for as long as the program is content: half a megabyte was seen there. The kernel frees the
-//! pages of a swap cache with the mapping (`free_swap_and_cache`).
+//! for as long as the program is content: half a megabyte was seen there. Where no device takes a
+//! page no turn comes either, just when memory is short. (The kernel frees the pages of a swap
+//! cache with the mapping: `free_swap_and_cache`.) Berths go in their order, so those behind a page
+//! that still waits stay.
 
 use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
@@ -16,9 +18,9 @@ use folioswap_slots::DeviceMask;
 const BERTHS_IN_A_PASS: u64 = HUGE_PAGE_BERTHS;
 
 impl Evictor {
-    /// Lets the oldest berths go of which no page waits any more, and gives their memory to the
-    /// system. The caller holds the gate, with no plan on offer. Cost: a look at one berth where
-    /// that still has a page.
+    /// Lets the oldest berths go of which no page waits any more. Their memory goes to the system
+    /// with that of others, or when nothing waits. The caller holds the gate, with no plan on
+    /// offer. Cost: a look at one berth where that still has a page.
     pub(crate) fn let_gone_go(&mut self) {
         let engine = self.engine;
         let before = self.staging().written();
@@ -30,9 +32,13 @@ impl Evictor {
                 break;
             }
         }
-        if self.staging().written() > before {
-            let userfault = engine.userfault();
-            self.staging_mut().recycle(userfault, 1, |_| false);
+        let gone = self.staging().written() - before;
+        if gone > 0 {
+            self.size_inactive_list(gone, 0);
+            let staging = self.staging();
+            let least =
+                if staging.waiting() == 0 { 1 } else { staging.recycled_together(self.inactive_length()) };
+            self.give_back_berths(least);
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
-use crate::staging::batch::Batch;
 use crate::units::{PAGE, PIECE};
 use folioswap_group::counters::Gauge;
 use folioswap_policy::reclaim::inactive::{Bounds, InactiveList};
@@ -44,13 +43,14 @@ impl Evictor {
         self.clock.inactive.list.length(self.inactive_bounds())
     }
 
-    /// Adapts the length of the inactive list after a batch has written back.
-    pub(crate) fn size_inactive_list(&mut self, batch: &Batch) {
+    /// Adapts the length of the inactive list after so many berths have left it, with so many pages
+    /// that were written back.
+    pub(crate) fn size_inactive_list(&mut self, berths: u64, pages: u64) {
         let (engine, bounds) = (self.engine, self.inactive_bounds());
         let spared = engine.workingset.spared();
         let new = spared - self.clock.inactive.spared_seen;
         self.clock.inactive.spared_seen = spared;
-        self.clock.inactive.list.note(bounds, batch.folios, batch.written, new);
+        self.clock.inactive.list.note(bounds, berths, pages, new);
         let list = &self.clock.inactive.list;
         engine.workingset.set_room(list.room(bounds));
         engine.figures().set(Gauge::Inactive, list.length(bounds) * PIECE as u64);

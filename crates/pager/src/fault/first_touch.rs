@@ -1,6 +1,7 @@
 //! Serving a fault on memory that was never touched: zeroes are filled in, for the page and for the
 //! pages that the walk through its piece comes to next.
 
+use crate::engine::Engine;
 use crate::fault::handler::Handler;
 use crate::fault::huge_page::HugeSwapIn;
 use crate::fault::reading::Purpose;
@@ -46,6 +47,7 @@ impl Handler {
         // The kernel fills upwards and stops at a page that it cannot fill, so the touched page
         // comes first, then the pages below it.
         let free = self.without_guards(address, claimed.clone());
+        let free = engine.registered_from(address, free.start)..free.end;
         let (mut asked, below) = (index..free.end, free.start..index);
         let mut result = fill(&asked);
         if asked.len() > 1 && matches!(result, Err(Stopped { done: 0, why: Errno::NOENT })) {
@@ -89,6 +91,27 @@ impl Handler {
     }
 }
 
+impl Engine {
+    /// The first page of the block, from page `first` on, that is registered together with the page
+    /// at `address` and all between; that page itself where nothing lies below it, or nothing is
+    /// known.
+    ///
+    /// Below its mapping another one may begin that a userfaultfd of somebody else's serves, and
+    /// the kernel would fill that as well. A copy upwards ends with the mapping in which it begins.
+    fn registered_from(&self, address: PageAddr, first: usize) -> usize {
+        let index = address.index().get();
+        if first == index {
+            return index;
+        }
+        let _events_wait = self.locks.moves.lock();
+        // SAFETY: the set is used under the move lock.
+        let range = unsafe { &*self.mappings.registered.get() }.next(address.raw());
+        let Some(range) = range.filter(|range| range.start <= address.raw()) else { return index };
+        let lowest = range.start.saturating_sub(address.block().raw()).div_ceil(PAGE);
+        first.max(lowest.min(index))
+    }
+}
+
 impl Handler {
     /// The part of `claimed` around the touched page in which the program has installed no guard
     /// (MADV_GUARD_INSTALL): a copy would replace it. The fault says that the touched page is none.
@@ -124,3 +147,6 @@ pub(crate) fn begin_filling(block: &Block, index: PageInBlock) -> bool {
     let before = block.word(index);
     before.fill().is_some_and(|filling| block.replace(index, before, filling).is_ok())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::fault::queue::{Attempt, Fault, FaultQueue, Overflow};
 use crate::fault::raw_children::RawChildren;
 use crate::fault::reads::Reads;
 use crate::fault::swap_in::Ceiling;
+use crate::fault::unmapped::Unmapped;
 use crate::kernel::thread::{self, Place};
 use crate::kernel::ticks::Ticks;
 use crate::kernel::uffd::{Event, Message};
@@ -64,6 +65,7 @@ pub(crate) struct Handler {
     pub(crate) walk: Walk,
     pub(crate) placement: HandlerPlacement,
     pub(crate) queue: FaultQueue,
+    pub(crate) unmapped: Unmapped,
     pub(crate) holds: Holds,
     pub(crate) ticks: Ticks,
     /// Pages that come until the next row of the evictor's plan leaves.
@@ -190,6 +192,7 @@ impl Handler {
             walk: Walk { missed_ahead: None, trigger: None },
             placement,
             queue: FaultQueue::new(),
+            unmapped: Unmapped::new(),
             holds: Holds::Nothing,
             ticks: Ticks::default(),
             pages_to_next_row: 0,
@@ -288,7 +291,8 @@ impl Handler {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
                         let page = PageAddr::containing(address);
-                        self.queue_fault(Fault { page, access, thread, attempt: Attempt::First, since_ns });
+                        let (attempt, read_at) = (Attempt::First, self.unmapped.now());
+                        self.queue_fault(Fault { page, access, thread, attempt, since_ns, read_at });
                     }
                     event if engine.fork.is_thawed() => self.process(event),
                     event => self.postpone(event),

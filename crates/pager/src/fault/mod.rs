@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handler` | the thread and its rounds; its parts are the next five |
 //! | `queue` | faults that were read and are not served yet |
+//! | `unmapped` | the ranges that were unmapped last, on which no fault is served |
 //! | `wait` | how it sleeps: messages, reads, ticks |
 //! | `reads`, `reading` | reads from files that go on while other faults are served |
 //! | `raw_children` | children by a bare clone(2) that it serves |
@@ -41,5 +42,6 @@ pub mod reads;
 pub mod serve;
 pub mod sharing;
 pub mod swap_in;
+pub mod unmapped;
 pub mod wait;
 pub mod workingset;

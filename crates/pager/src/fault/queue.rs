@@ -1,5 +1,6 @@
 //! Faults that were read and are not served yet.
 
+use crate::fault::unmapped::Moment;
 use crate::kernel::uffd::Access;
 use crate::units::PageAddr;
 
@@ -17,6 +18,8 @@ pub(crate) struct Fault {
     pub(crate) attempt: Attempt,
     /// The time at which the fault was read.
     pub(crate) since_ns: u64,
+    /// The same among the unmappings.
+    pub(crate) read_at: Moment,
 }
 
 const NO_FAULT: Fault = Fault {
@@ -25,6 +28,7 @@ const NO_FAULT: Fault = Fault {
     thread: 0,
     attempt: Attempt::First,
     since_ns: 0,
+    read_at: Moment::FIRST,
 };
 
 /// Whether a fault was in the queue before.
@@ -105,16 +109,6 @@ impl FaultQueue {
         self.first = (self.first + 1) % QUEUE;
         self.len -= 1;
         fault
-    }
-
-    /// Drops the faults on pages of `start..end`, where nothing is mapped any more.
-    pub(crate) fn forget(&mut self, start: usize, end: usize) {
-        for _ in 0..self.len {
-            let fault = self.take(self.first);
-            if !(start..end).contains(&fault.page.raw()) {
-                self.push(fault);
-            }
-        }
     }
 
     /// Whether faults were forgotten whose threads are to look again when the queue is empty.

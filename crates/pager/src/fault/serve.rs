@@ -60,6 +60,11 @@ impl Handler {
             return;
         }
         loop {
+            // Messages may have been read since the fault was, by the last attempt too.
+            if self.unmapped.is_gone(address, fault.read_at) {
+                engine.userfault().wake(address.raw(), PAGE);
+                return;
+            }
             let Some(block) = engine.table.block_or_insert(address, engine.arena) else {
                 engine.userfault().wake(address.raw(), PAGE);
                 return;

@@ -44,6 +44,10 @@ impl Handler {
 
     /// Logs an event of a fork freeze. The caller holds the move lock.
     pub(crate) fn postpone(&mut self, event: Event) {
+        if let Event::Unmap { start, end } = event {
+            // That is true at once, whatever the words say until the thaw.
+            self.unmapped.note(start, end);
+        }
         let fork = &self.engine.fork;
         match event {
             Event::Fork { child } if fork.child_seen.load(Relaxed) == 0 => {
@@ -80,6 +84,10 @@ impl Handler {
             return;
         }
         loop {
+            if whose == Whose::Parent && self.unmapped.is_gone(page, fault.read_at) {
+                userfault.wake(address, PAGE);
+                return;
+            }
             let fork = &engine.fork;
             let limit = match whose {
                 Whose::Parent => fork.log.len(),
@@ -167,7 +175,8 @@ impl Handler {
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
                 let page = PageAddr::containing(address);
-                let fault = Fault { page, access, thread, attempt: Attempt::First, since_ns: 0 };
+                let read_at = self.unmapped.now();
+                let fault = Fault { page, access, thread, attempt: Attempt::First, since_ns: 0, read_at };
                 self.serve_frozen(child, fault, Whose::Child);
             }
         }

@@ -83,7 +83,7 @@ impl Handler {
             }
             Event::Unmap { start, end } => {
                 self.forget_trigger(start, end);
-                self.forget_faults(start, end);
+                self.unmapped.note(start, end);
                 engine.unmap_pages(start, end);
             }
             Event::Remap { from, to, bytes } => {
@@ -93,14 +93,6 @@ impl Handler {
             Event::Fork { child } => self.adopt_raw_child(child),
             Event::Fault { .. } | Event::Unknown => {}
         }
-    }
-
-    /// Drops the faults on a range that is not mapped any more. Its address may have another
-    /// mapping by now, another engine's perhaps, and the kernel fills a page wherever any
-    /// userfaultfd is registered. A thread that still waits there faults anew.
-    fn forget_faults(&mut self, start: usize, end: usize) {
-        self.queue.forget(start, end);
-        self.engine.userfault().wake(start, end - start);
     }
 
     /// Moves the page words of a mapping that moved. Pages that wait in staging are written back

@@ -1,5 +1,7 @@
 use super::*;
 use crate::fault::buffers::Buffers;
+use crate::fault::frozen::Whose;
+use crate::fault::queue::Fault;
 use crate::kernel::ranges::RANGES_MAX;
 use crate::kernel::uffd::Access;
 use crate::kernel::{pagemap, uffd};
@@ -51,16 +53,30 @@ fn a_fault_on_a_mapping_that_is_gone_fills_nothing_in_the_next_one() {
     let Some(other) = userfault() else { return };
     let (start, bytes) = (map(4 * PAGE), 4 * PAGE);
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    for page in 0..5 {
-        handler.queue_fault(fault(start + page * PAGE, Access::Write, page as u32));
-    }
+    let stale = fault(start + PAGE, Access::Write, 1);
     // SAFETY: nobody uses it.
     unsafe { munmap(start as *mut _, bytes) }.unwrap();
     assert_eq!(map_at(start, bytes), start);
     other.register(start, bytes, uffd::Watch::Program).unwrap();
+    let present = |page| {
+        let descriptor = engine.descriptors.pagemap.load(Relaxed);
+        !pagemap::is_empty(descriptor, start + page * PAGE, start + (page + 1) * PAGE)
+    };
     handler.process(Event::Unmap { start, end: start + bytes });
-    assert_eq!(handler.queue.len(), 1, "the fault behind the mapping waits");
-    assert!(handler.queue.all(|fault| fault.page.raw() == start + bytes));
-    let descriptor = engine.descriptors.pagemap.load(Relaxed);
-    assert!(pagemap::is_empty(descriptor, start, start + bytes));
+    handler.serve(stale);
+    handler.serve_frozen(engine.userfault(), stale, Whose::Parent);
+    assert!((0..4).all(|page| !present(page)));
+    // One that is read afterwards is served, and so it would come to the other's memory.
+    handler.serve(Fault { read_at: handler.unmapped.now(), ..stale });
+    assert!(present(1), "the kernel asks for the right userfaultfd: then this test shows nothing");
+}
+
+/// While a fork freezes the words an unmapping waits to be applied, and is true all the same.
+#[test]
+fn an_unmapping_that_is_postponed_is_known_at_once() {
+    let engine = engine();
+    let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
+    let before = handler.unmapped.now();
+    handler.postpone(Event::Unmap { start: PROGRAM, end: PROGRAM + PAGE });
+    assert!(handler.unmapped.is_gone(PageAddr::containing(PROGRAM), before));
 }
