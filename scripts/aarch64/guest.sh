@@ -67,7 +67,7 @@ cat /tmp/said
 check "order, random and changes, two threads" 900 $me same 24M acc-touch --size 64M --kind mixed --phases fill,reread,random,verify \
     --touches 2000 --threads 2
 check "two processes" 900 $me same 32M acc-touch --size 48M --kind mixed --phases fill,reread,verify --processes 2
-check "huge pages" 900 $me same 24M acc-touch --size 64M --kind text --phases fill,reread,verify --huge yes
+check "huge pages" 900 $me same 24M acc-touch --size 64M --kind 2 --phases fill,reread,verify --huge yes
 for form in execl execl-short execle execlp execv execve execvp execvpe fexecve execveat posix_spawn vfork system popen; do
     check "exec by $form stays managed" 300 $me says "ok $form" "$me" within 16M -- forms $form 24
 done
