@@ -88,6 +88,18 @@ pub(crate) fn skip_without_huge_page() {
     skip("the system has no huge page now");
 }
 
+/// Whether the kernel frees the page table of 2 MiB that are given up as a whole, as Linux does
+/// since 6.14. False is counted as skipped.
+pub(crate) fn frees_page_tables() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (6, 14) {
+        skip("Linux before 6.14 keeps the page table of memory that is given up");
+    }
+    version >= (6, 14)
+}
+
 /// `None` where userfaultfd is not allowed, as `folioswap doctor` tells; then the test is skipped.
 pub(crate) fn userfault() -> Option<Userfault> {
     Userfault::open().inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()

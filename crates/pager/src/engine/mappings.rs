@@ -4,7 +4,8 @@ use crate::engine::Engine;
 use crate::engine::requests::Request;
 use crate::engine::threads::Life;
 use crate::kernel::futex::{self, Sharing};
-use crate::kernel::ranges::Ranges;
+use crate::kernel::ranges::{Range, Ranges};
+use crate::units::PageAddr;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -66,6 +67,14 @@ impl Engine {
     /// Whether memory is registered.
     pub(crate) fn is_engaged(&self) -> bool {
         self.mappings.engaged.load(Acquire) != 0
+    }
+
+    /// The registered range in which this page lies. The caller does not hold the move lock.
+    pub(crate) fn registered_around(&self, page: PageAddr) -> Option<Range> {
+        let _events_wait = self.locks.moves.lock();
+        // SAFETY: the set is used under the move lock.
+        let range = unsafe { &*self.mappings.registered.get() }.next(page.raw())?;
+        (range.start <= page.raw()).then_some(range)
     }
 
     /// Keeps `start..end` of the program resident from now on (rounded outwards to pages).

@@ -7,6 +7,7 @@ use crate::evict::candidates::Asks;
 use crate::evict::clock::RegionsOf;
 use crate::evict::evictor::Evictor;
 use crate::evict::huge_page_batch::HugePageTaken;
+use crate::evict::registration::Memory;
 use crate::evict::tiers::DevicesFull;
 use crate::evict::wanted::Wanted;
 use crate::kernel::ranges::Range;
@@ -176,11 +177,13 @@ impl Evictor {
             }
             self.offer_more(most);
             if self.write_back_next(batch, most as usize).is_err() {
-                self.let_gone_go();
                 break;
             }
         }
         self.size_inactive_list(batch.folios, batch.written);
+        if batch.stuck {
+            batch.folios += self.let_gone_go(Memory::Short);
+        }
         let least = if drain && self.staging().waiting() == 0 { 1 } else { recycled_together };
         self.give_back_berths(least);
     }

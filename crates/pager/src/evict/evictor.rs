@@ -249,7 +249,7 @@ impl Evictor {
         let is_near_limit = (marks.engage..marks.limit).contains(&total);
         let is_quiet = is_near_limit && demoted == 0 && sys::now_ns() >= self.survey.growing_until_ns;
         let rest_ns = if is_quiet { self.recompress_idle() } else { u64::MAX };
-        self.let_gone_go();
+        self.let_gone_go(if total < marks.low { Memory::Ample } else { Memory::Short });
         drop(gate);
         self.after(Batch::default(), bound);
         // Where no process can take anything out of the program, the stored part may be demoted to

@@ -9,6 +9,7 @@
 
 use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
+use crate::evict::registration::Memory;
 use crate::staging::ring::HUGE_PAGE_BERTHS;
 use crate::store::demote::DemotionUnits;
 use crate::store::write_back::{Tier, is_leaving};
@@ -18,10 +19,13 @@ use folioswap_slots::DeviceMask;
 const BERTHS_IN_A_PASS: u64 = HUGE_PAGE_BERTHS;
 
 impl Evictor {
-    /// Lets the oldest berths go of which no page waits any more. Their memory goes to the system
-    /// with that of others, or when nothing waits. The caller holds the gate, with no plan on
-    /// offer. Cost: a look at one berth where that still has a page.
-    pub(crate) fn let_gone_go(&mut self) {
+    /// Lets the oldest berths go of which no page waits any more; returns how many. Their memory
+    /// goes to the system at once where there is time, and else with that of others. The caller
+    /// holds the gate, with no plan on offer. Cost: a look at one berth where that still has a
+    /// page.
+    ///
+    /// They teach the inactive list nothing: what was given up was not waited for.
+    pub(crate) fn let_gone_go(&mut self, memory: Memory) -> u64 {
         let engine = self.engine;
         let before = self.staging().written();
         while self.staging().written() - before < BERTHS_IN_A_PASS && engine.oldest_is_gone() {
@@ -34,12 +38,13 @@ impl Evictor {
         }
         let gone = self.staging().written() - before;
         if gone > 0 {
-            self.size_inactive_list(gone, 0);
-            let staging = self.staging();
-            let least =
-                if staging.waiting() == 0 { 1 } else { staging.recycled_together(self.inactive_length()) };
+            let least = match memory {
+                Memory::Ample => 1,
+                Memory::Short => self.staging().recycled_together(self.inactive_length()),
+            };
             self.give_back_berths(least);
         }
+        gone
     }
 }
 

@@ -224,13 +224,17 @@ impl Engine {
         if self.affords_huge_pages() { self.pool.slots().saturating_sub(1).min(BLOCKS_AHEAD) } else { 0 }
     }
 
-    /// Whether nothing rests on the protection of this block. Clean pages rest on it, and only the
-    /// handler makes them. Called under the move lock, so that no page is claimed.
+    /// Whether nothing rests on the protection of this block, and all of it is still ours. Clean
+    /// pages rest on it, and only the handler makes them; where a part of the block was unmapped,
+    /// somebody else's memory may lie there. Called under the move lock, so that no page is
+    /// claimed.
     fn may_be_lifted(&self, start: BlockAddr) -> bool {
         let is_clean = |block: &Block| {
             PageInBlock::all().any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
         };
-        self.table.block(start).is_some_and(|block| !is_clean(block))
+        // SAFETY: the set is used under the move lock.
+        let is_ours = unsafe { &*self.mappings.registered.get() }.covers(start.raw(), start.end());
+        is_ours && self.table.block(start).is_some_and(|block| !is_clean(block))
     }
 }
 

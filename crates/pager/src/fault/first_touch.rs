@@ -103,11 +103,8 @@ impl Engine {
         if first == index {
             return index;
         }
-        let _events_wait = self.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        let range = unsafe { &*self.mappings.registered.get() }.next(address.raw());
-        let Some(range) = range.filter(|range| range.start <= address.raw()) else { return index };
-        let lowest = range.start.saturating_sub(address.block().raw()).div_ceil(PAGE);
+        let Some(range) = self.registered_around(address) else { return index };
+        let lowest = range.start.saturating_sub(address.block().raw()) / PAGE;
         first.max(lowest.min(index))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `handler` | the thread and its rounds; its parts are the next five |
+//! | `handler` | the thread and its rounds; its parts are the next six |
 //! | `queue` | faults that were read and are not served yet |
 //! | `unmapped` | the ranges that were unmapped last, on which no fault is served |
 //! | `wait` | how it sleeps: messages, reads, ticks |

@@ -61,7 +61,7 @@ impl Handler {
         }
         loop {
             // Messages may have been read since the fault was, by the last attempt too.
-            if self.unmapped.is_gone(address, fault.read_at) {
+            if self.is_gone(&fault) {
                 engine.userfault().wake(address.raw(), PAGE);
                 return;
             }

@@ -31,9 +31,15 @@ impl Handler {
         let (piece, at) = (address.piece(), address.in_piece());
         let now = engine.pages_now(piece.page(0), PIECE_PAGES);
         let base = piece.index();
+        // Beside this mapping another one may lie whose protection is somebody else's, and the
+        // kernel would lift that as well.
+        let ours = engine
+            .registered_around(address)
+            .map_or(address.raw()..address.end(), |range| range.start..range.end);
         let plain = |page: usize| {
             let state = block.word(base.plus(page)).state();
-            now.protected >> page & 1 != 0
+            ours.contains(&piece.page(page).raw())
+                && now.protected >> page & 1 != 0
                 && matches!(state, PageState::Present(_) | PageState::Removed { .. })
         };
         if now.present >> at & 1 != 0 && now.protected >> at & 1 == 0 {
@@ -65,3 +71,6 @@ impl Handler {
         resolved
     }
 }
+
+#[cfg(test)]
+mod tests;

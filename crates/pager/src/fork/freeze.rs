@@ -70,7 +70,7 @@ impl Handler {
     pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
         let engine = self.engine;
         let (page, address) = (fault.page, fault.page.raw());
-        if fault.access == Access::WriteProtected {
+        if fault.access == Access::WriteProtected && !(whose == Whose::Parent && self.is_gone(&fault)) {
             // The word stays as it is, even if it says that the page is clean: the evictor asks the
             // kernel before it believes that, in the parent as in the child.
             engine.figures().add(Counter::WriteProtectFaults, 1);
@@ -84,7 +84,7 @@ impl Handler {
             return;
         }
         loop {
-            if whose == Whose::Parent && self.unmapped.is_gone(page, fault.read_at) {
+            if whose == Whose::Parent && self.is_gone(&fault) {
                 userfault.wake(address, PAGE);
                 return;
             }

@@ -1,7 +1,9 @@
 //! The huge pages that the pool keeps, gives and misses, one step at a time.
 
 use super::*;
-use crate::test_memory::{decide, engine_with_pool, huge_page, map, skip_without_huge_page};
+use crate::test_memory::{
+    decide, engine_with_pool, frees_page_tables, huge_page, map, skip_without_huge_page,
+};
 use crate::units::PAGE;
 
 const LIMIT: u64 = 1 << 30;
@@ -74,6 +76,9 @@ fn a_huge_page_of_staging_is_kept_while_somebody_asks() {
 /// its own page table in the pool page.
 #[test]
 fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
+    if !frees_page_tables() {
+        return;
+    }
     let Some((engine, taken)) = only_slot() else { return };
     let pagemap = engine.descriptors.pagemap.load(Relaxed);
     let target = map(2 * BLOCK).next_multiple_of(BLOCK);
@@ -106,6 +111,9 @@ fn a_slot_with_a_page_table_does_not_split_what_comes_after() {
 /// page table.
 #[test]
 fn a_slot_whose_huge_page_went_to_a_page_table_is_as_new() {
+    if !frees_page_tables() {
+        return;
+    }
     let Some((engine, taken)) = only_slot() else { return };
     let pagemap = engine.descriptors.pagemap.load(Relaxed);
     let target = map(3 * BLOCK).next_multiple_of(BLOCK);

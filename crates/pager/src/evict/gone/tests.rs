@@ -36,20 +36,20 @@ fn what_was_given_up_in_staging_is_freed_up_to_the_first_page_that_waits() {
     let mut evictor = Evictor::new(engine);
     let [clean, written] = [clean_piece_in_staging(engine), written_piece_in_staging(engine)];
     let [waits, behind] = [written_piece_in_staging(engine), written_piece_in_staging(engine)];
-    evictor.let_gone_go();
+    evictor.let_gone_go(Memory::Ample);
     assert_eq!(evictor.staging().waiting(), 4, "all of them wait");
     for piece in [clean, written, behind] {
         give_up(engine, piece);
     }
     assert_eq!(engine.space.mm_stat().same_pages, PIECE_PAGES as u64, "the copies of the clean piece");
-    evictor.let_gone_go();
-    assert_eq!(evictor.staging().waiting(), 2);
+    evictor.let_gone_go(Memory::Ample);
+    assert_eq!((evictor.staging().waiting(), evictor.staging().occupied()), (2, 2));
     assert_eq!(engine.space.mm_stat().same_pages, 0);
     assert_eq!(engine.validate(), Ok(2 * PIECE_PAGES as u64));
     let state = |page| engine.table.block(waits).unwrap().word(waits.index().plus(page)).state();
     assert!((0..PIECE_PAGES).all(|page| matches!(state(page), PageState::Leaving(_))));
     give_up(engine, waits);
-    evictor.let_gone_go();
+    evictor.let_gone_go(Memory::Ample);
     assert_eq!((evictor.staging().waiting(), evictor.staging().occupied()), (0, 0));
     assert_eq!(evictor.staging().held_bytes(), 0);
     assert_eq!(engine.validate(), Ok(0));

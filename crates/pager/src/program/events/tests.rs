@@ -2,6 +2,7 @@ use super::*;
 use crate::fault::buffers::Buffers;
 use crate::fault::frozen::Whose;
 use crate::fault::queue::Fault;
+use crate::fault::unmapped::Since;
 use crate::kernel::ranges::RANGES_MAX;
 use crate::kernel::uffd::Access;
 use crate::kernel::{pagemap, uffd};
@@ -78,5 +79,5 @@ fn an_unmapping_that_is_postponed_is_known_at_once() {
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
     let before = handler.unmapped.now();
     handler.postpone(Event::Unmap { start: PROGRAM, end: PROGRAM + PAGE });
-    assert!(handler.unmapped.is_gone(PageAddr::containing(PROGRAM), before));
+    assert_eq!(handler.unmapped.since(PageAddr::containing(PROGRAM), before), Since::Gone);
 }
