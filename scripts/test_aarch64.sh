@@ -10,14 +10,14 @@
 #   KEEP=DIR                         where Debian's user land and the machine's files are kept
 #                                    (/var/tmp/folioswap-aarch64)
 #
-# It takes gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-system-arm, mmdebstrap, cpio and
-# rustup's target aarch64-unknown-linux-gnu; as root it installs what is missing, unless
-# FOLIOSWAP_NO_APT is set. 3 GB of memory and 2.5 GB of disk.
+# It takes gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-system-arm, mmdebstrap, cpio, kmod,
+# mkfs.ext4 and rustup's target aarch64-unknown-linux-gnu; as root it installs what is missing,
+# unless FOLIOSWAP_NO_APT is set. 6 GB of memory and 3 GB of disk.
 #
 # What this does not show: how fast it is; the order in which a processor's memory accesses are seen
 # (the emulator runs on x86_64, which orders more of them); tagged memory; page sizes other than 4
-# KiB; mounts (the machine has no modules, so no FUSE); NBD. The last line is the sum: N passed, N
-# failed.
+# KiB; mounts (the machine has the modules of its disk, and not that of FUSE); NBD. The last line is
+# the sum: N passed, N failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 keep=$(realpath -m "${KEEP:-/var/tmp/folioswap-aarch64}")
@@ -36,6 +36,8 @@ need_tools() {
     command -v qemu-system-aarch64 >/dev/null || wanted+=(qemu-system-arm)
     command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
     command -v cpio >/dev/null || wanted+=(cpio)
+    command -v depmod >/dev/null || [ -x /sbin/depmod ] || wanted+=(kmod)
+    command -v mkfs.ext4 >/dev/null || [ -x /sbin/mkfs.ext4 ] || wanted+=(e2fsprogs)
     if [ ${#wanted[@]} -gt 0 ]; then
         may_install || fail "missing: ${wanted[*]} (as root it installs them)"
         apt_install "${wanted[@]}" || fail "apt-get could not install ${wanted[*]}"
@@ -86,24 +88,51 @@ symbols() {
 }
 
 user_land() { # Debian 13's packages for arm64, unpacked; none of their scripts can run here
-    [ ! -e "$keep/tree.ready" ] || return 0
+    [ ! -e "$keep/tree-with-modules.ready" ] || return 0
     rm -rf "$keep/tree"
     mkdir -p "$keep/tree"
     mmdebstrap --quiet --variant=extract --architectures=arm64 --aptopt='APT::Install-Recommends "false"' \
-        --include=base-files,dash,bash,coreutils,grep,mawk,diffutils,mount,util-linux,libc-bin,libgcc-s1,python3-minimal,linux-image-arm64 \
+        --include=base-files,dash,bash,coreutils,grep,mawk,diffutils,mount,util-linux,libc-bin,libgcc-s1,python3-minimal,kmod,linux-image-arm64 \
         trixie "$keep/tree.tar" http://deb.debian.org/debian
-    tar -C "$keep/tree" -xf "$keep/tree.tar" --exclude='./usr/lib/modules' --exclude='./usr/share/doc' --exclude='./usr/share/man' \
+    tar -C "$keep/tree" -xf "$keep/tree.tar" --exclude='./usr/share/doc' --exclude='./usr/share/man' \
         --exclude='./usr/share/locale' --exclude='./dev/*'
     rm "$keep/tree.tar"
     mv "$keep"/tree/boot/vmlinuz-* "$keep/vmlinuz"
-    rm -rf "$keep/tree/boot"
-    touch "$keep/tree.ready"
+    modules
+    rm -rf "$keep/tree/boot" "$keep/tree/usr/lib/modules"
+    # What the scripts of the packages would have made.
+    printf 'root:x:0:0:root:/root:/bin/sh\n' >"$keep/tree/etc/passwd"
+    touch "$keep/tree-with-modules.ready"
+}
+
+# The modules for a disk with ext4, in the order in which they are loaded.
+modules() {
+    local kernel module number=10
+    kernel=$(basename "$keep"/tree/usr/lib/modules/*)
+    PATH=$PATH:/sbin depmod -b "$keep/tree" "$kernel"
+    rm -rf "$keep/modules"
+    mkdir "$keep/modules"
+    for module in virtio_pci virtio_blk ext4; do
+        PATH=$PATH:/sbin modprobe -d "$keep/tree" -S "$kernel" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$keep/modules/list"
+    while read -r module; do
+        case $module in
+            *.xz) xz -dc "$module" >"$keep/modules/$number-$(basename "$module" .xz)" ;;
+            *) cp "$module" "$keep/modules/$number-$(basename "$module")" ;;
+        esac
+        number=$((number + 1))
+    done <"$keep/modules/list"
+    rm "$keep/modules/list"
 }
 
 machine() { # the user land with what was built, as the first files of the machine
     local own=$keep/tree/folioswap binary name
     rm -rf "$own"
     mkdir -p "$own/tests"
+    cp -r "$keep/modules" "$own/modules"
+    rm -f "$keep/disk"
+    truncate -s 2G "$keep/disk"
+    PATH=$PATH:/sbin mkfs.ext4 -q "$keep/disk"
     for name in folioswap four-times acc-touch; do
         aarch64-linux-gnu-strip -o "$own/$name" "$out/$name"
     done
@@ -127,8 +156,8 @@ machine() { # the user land with what was built, as the first files of the machi
 
 boot() {
     # Without a clean end within the time the emulator is ended.
-    timeout -k 10 "${SECONDS_MAX:-5400}" qemu-system-aarch64 -M virt,gic-version=3 -cpu neoverse-n1 -smp 2 -m 3072 -nographic \
-        -no-reboot -nic none -kernel "$keep/vmlinuz" -initrd "$keep/initrd" \
+    timeout -k 10 "${SECONDS_MAX:-5400}" qemu-system-aarch64 -M virt,gic-version=3 -cpu neoverse-n1 -smp 2 -m 6144 -nographic \
+        -no-reboot -nic none -drive "file=$keep/disk,if=virtio,format=raw,cache=unsafe" -kernel "$keep/vmlinuz" -initrd "$keep/initrd" \
         -append 'console=ttyAMA0 quiet panic=-1 rdinit=/init' </dev/null | sed -u 's/\r$//' | tee "$keep/console"
 }
 
