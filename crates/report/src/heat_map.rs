@@ -21,14 +21,17 @@ const COLOURS: [&str; 7] = ["#e8e8e8", "#56b4e9", "#cc79a7", "#009e73", "#e69f00
 pub struct HeatMap {
     /// Its name.
     pub title: String,
-    /// For each moment how full each cell is, in percent, the first cell at the top.
+    /// For each span of time how full each cell is at its end, in percent, the first cell at the
+    /// top.
     pub cells: Vec<Vec<u8>>,
     /// The name of the cells' axis.
     pub cells_name: String,
-    /// Names of at most seven bands, each with a value for each moment.
+    /// Names of at most seven bands, each with a value for the start and for the end of each span.
     pub bands: Vec<(String, Vec<f64>)>,
     /// The name of what the bands add up to.
     pub bands_name: String,
+    /// The most that the bands can add up to.
+    pub bands_most: f64,
 }
 
 /// Heat maps one below the other.
@@ -122,22 +125,21 @@ impl HeatMap {
     }
 
     fn draw_bands(&self, picture: &mut Picture) {
-        let (top, columns) = (picture.y, self.cells.len());
-        let sum = |column: usize| self.bands.iter().map(|band| band.1[column]).sum::<f64>();
-        let most = (0..columns).map(sum).fold(1e-9, f64::max);
-        let y = |value: f64| top + BANDS * (1.0 - value / most);
-        let mut base = vec![0.0; columns];
+        let (top, points) = (picture.y, self.bands.first().map_or(0, |band| band.1.len()));
+        let most = self.bands_most.max(1e-9);
+        let y = |value: f64| top + BANDS * (1.0 - (value / most).min(1.0));
+        let mut base = vec![0.0; points];
         for (number, (name, values)) in self.bands.iter().enumerate() {
             let fill = COLOURS[number.min(COLOURS.len() - 1)];
             let above: Vec<f64> = base.iter().zip(values).map(|(base, value)| base + value).collect();
-            let edge = |heights: &[f64], column: usize| {
-                format!("{:.1},{:.1} ", left(column, columns.saturating_sub(1)), y(heights[column]))
+            let edge = |heights: &[f64], point: usize| {
+                format!("{:.1},{:.1} ", left(point, points.saturating_sub(1)), y(heights[point]))
             };
-            let points: String = (0..columns)
-                .map(|column| edge(&above, column))
-                .chain((0..columns).rev().map(|column| edge(&base, column)))
+            let outline: String = (0..points)
+                .map(|point| edge(&above, point))
+                .chain((0..points).rev().map(|point| edge(&base, point)))
                 .collect();
-            picture.put(format_args!("<polygon points=\"{}\" fill=\"{fill}\"/>", points.trim_end()));
+            picture.put(format_args!("<polygon points=\"{}\" fill=\"{fill}\"/>", outline.trim_end()));
             base = above;
             picture.y = top + 12.0 + LINE * number as f64;
             let (x, square) = (WIDTH - RIGHT + 12.0, picture.y - 10.0);

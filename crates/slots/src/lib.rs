@@ -66,7 +66,7 @@ pub use policy::{
 };
 pub use reclaim::FullClusters;
 pub use slots::{EntryError, Slots};
-pub use stats::{DeviceLists, Stats};
+pub use stats::{ClusterUse, DeviceLists, Stats};
 pub use swapoff::{DeviceReference, SwapoffError};
 pub use swapon::{DeviceSpec, SwaponError};
 pub use validate::{Report, Violation};

@@ -2,7 +2,7 @@
 
 use crate::entry::DeviceId;
 use crate::lists::ListId;
-use crate::order::{ORDERS, Order};
+use crate::order::{CLUSTER_SLOTS, ORDERS, Order};
 use crate::policy::{Policy, SlotCache};
 use crate::slots::Slots;
 use crate::sync::Ordering;
@@ -30,6 +30,15 @@ pub struct Stats {
     pub frames: u32,
     /// Frames that no cluster has.
     pub frames_free: u32,
+}
+
+/// The use of one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterUse {
+    /// Slots in use, bad ones included.
+    pub used: u32,
+    /// Slots that exist.
+    pub slots: u32,
 }
 
 /// Clusters of one device, by list.
@@ -96,13 +105,20 @@ impl<const PAYLOAD: usize, P: Policy> Slots<PAYLOAD, P> {
         Some(lists)
     }
 
-    /// Slots in use in one cluster of `device`, bad ones included, counted from the device's first;
-    /// `None` if the device is off, or has no such cluster. Cost: some loads.
-    pub fn cluster_slots_used(&self, device: DeviceId, cluster: u32) -> Option<u32> {
+    /// The use of one cluster of `device`, counted from the device's first; `None` if the device is
+    /// off, or has no such cluster. Cost: some loads.
+    pub fn cluster_use(&self, device: DeviceId, cluster: u32) -> Option<ClusterUse> {
         if !self.devices().contains(device) {
             return None;
         }
         let device = self.device(device);
-        (cluster < device.clusters()).then(|| self.cluster(device, cluster).used())
+        if cluster >= device.clusters() {
+            return None;
+        }
+        // The last cluster's slots behind the end of the device count as bad.
+        let left = device.max().saturating_sub(u64::from(cluster) * u64::from(CLUSTER_SLOTS));
+        let slots = left.min(u64::from(CLUSTER_SLOTS)) as u32;
+        let used = self.cluster(device, cluster).used();
+        Some(ClusterUse { used: used.saturating_sub(CLUSTER_SLOTS - slots), slots })
     }
 }

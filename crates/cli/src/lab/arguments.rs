@@ -175,11 +175,11 @@ pub struct ReplayArguments {
     #[arg(long)]
     pub locks: bool,
     /// Write how the allocator was meanwhile: FILE.svg heat maps of the devices and clusters by
-    /// list, FILE.csv a table, FILE.json all of it (one thread)
+    /// list, FILE.csv a table, FILE.json all of it (one thread; times include the looks)
     #[arg(long, value_name = "FILE", value_parser = over_time::Format::of_file)]
     pub over_time: Option<over_time::Format>,
     /// Looks at the allocator for --over-time
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub looks: u32,
     /// Print JSON
     #[arg(long)]

@@ -35,6 +35,15 @@ impl Format {
     }
 }
 
+/// Makes the file, so that nobody waits for replays that cannot be written down.
+///
+/// # Errors
+/// [`LabError::File`].
+pub fn make(format: &Format) -> Result<(), LabError> {
+    let made = fs::File::create(format.path());
+    made.map(|_| ()).map_err(|source| LabError::File { path: format.path().to_owned(), source })
+}
+
 /// Writes the moments of these replays, each with its policy.
 ///
 /// # Errors
@@ -76,7 +85,7 @@ fn picture(trace: &Path, results: &[Replayed]) -> HeatMaps {
     HeatMaps {
         title: format!("{name}: the devices over {operations} operations"),
         notes: vec![
-            "Above, for each policy, how much of each part of the devices is used, from the first cluster at the top to the last. Below, the clusters by list: nonfull and frag are partly used, and what logical CPUs allocate from is on no list.".to_owned(),
+            "Above, for each policy, how much of each part of the devices is used at the end of each span of operations, from the first cluster at the top to the last. Below, the clusters by list: nonfull and frag are partly used; those that logical CPUs allocate from are on no list.".to_owned(),
         ],
         time: ("operations".to_owned(), operations as f64),
         maps: watched(results).map(|(result, moments)| map(result, moments)).collect(),
@@ -100,7 +109,7 @@ fn map(result: &Replayed, moments: &Moments) -> HeatMap {
             result.slots_ever_written,
             result.clusters_discarded
         ),
-        cells: all.iter().map(|moment| moment.used_percent.clone()).collect(),
+        cells: all.iter().skip(1).map(|moment| moment.used_percent.clone()).collect(),
         cells_name: format!("{} clusters", moments.clusters),
         bands: vec![
             band("never used", |lists| lists.never_used),
@@ -108,8 +117,8 @@ fn map(result: &Replayed, moments: &Moments) -> HeatMap {
             band("nonfull", |lists| lists.nonfull),
             band("frag", |lists| lists.frag),
             band("full", |lists| lists.full),
-            band("on no list", |lists| lists.held),
         ],
         bands_name: "clusters".to_owned(),
+        bands_most: f64::from(moments.clusters),
     }
 }

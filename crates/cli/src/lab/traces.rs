@@ -12,7 +12,7 @@ use folioswap_lab::{
     build::{BuildParameters, Scale, Sizes, Stopped},
     fit, generate,
     policies::Locks,
-    replay::{Device, Medium, Prepared, Replay, Replayed, Retention, replay as run_replay},
+    replay::{Device, Medium, Prepared, Replay, ReplayError, Replayed, Retention, replay as run_replay},
     text,
     traces::Trace,
 };
@@ -31,6 +31,12 @@ pub fn replay(arguments: &ReplayArguments) -> Result<i32, Error> {
     let synchronous = devices.iter().all(|device| device.synchronous);
     let retention = if synchronous { Retention::Never } else { Retention::AsRecorded };
     let prepared = Prepared::read(&arguments.file, retention).map_err(LabError::from)?;
+    if let Some(format) = &arguments.over_time {
+        if arguments.threads > 1 {
+            return Err(LabError::from(ReplayError::MomentsOfThreads).into());
+        }
+        over_time::make(format)?;
+    }
     let mut results = Vec::new();
     for &policy in &arguments.policy {
         let options = Replay {

@@ -5,7 +5,7 @@
 //! lies together. A moment is taken between two operations, so nothing changes meanwhile.
 
 use crate::wear::Wear;
-use folioswap_slots::{DeviceId, DeviceLists, ORDERS, Policy, Slots, Stats};
+use folioswap_slots::{ClusterUse, DeviceId, DeviceLists, ORDERS, Policy, Slots, Stats};
 use serde::Serialize;
 
 /// The most cells into which the clusters of all devices are put together.
@@ -43,7 +43,8 @@ pub struct Moment {
     pub used_percent: Vec<u8>,
 }
 
-/// Clusters of all devices, by list.
+/// Clusters of all devices, by list. Those that logical CPUs allocate from are on none; a cluster
+/// that was never used and has a bad slot (the first and the last of a device) counts twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Lists {
     /// Never used.
@@ -58,8 +59,6 @@ pub struct Lists {
     pub frag: u32,
     /// Full.
     pub full: u32,
-    /// On no list: logical CPUs allocate from them.
-    pub held: u32,
 }
 
 /// Takes moments of a replay.
@@ -75,7 +74,7 @@ pub(super) struct Watch<'a, P: Policy> {
 impl<'a, P: Policy> Watch<'a, P> {
     pub(super) fn new(slots: &'a Slots<0, P>, wear: &'a Wear, ids: &[DeviceId]) -> Self {
         let clusters_of = |&id: &DeviceId| {
-            let count = (0..).take_while(|&cluster| slots.cluster_slots_used(id, cluster).is_some()).count();
+            let count = (0..).take_while(|&cluster| slots.cluster_use(id, cluster).is_some()).count();
             (id, count as u32)
         };
         let devices: Vec<_> = ids.iter().map(clusters_of).collect();
@@ -120,21 +119,18 @@ impl<'a, P: Policy> Watch<'a, P> {
             lists.nonfull += nonfull.iter().sum::<u32>();
             lists.frag += frag.iter().sum::<u32>();
         }
-        let Lists { never_used, free, discard, nonfull, frag, full, .. } = lists;
-        // The first cluster of a device counts twice: it was never used, and has a bad slot.
-        let listed = never_used + free + discard + nonfull + frag + full;
-        lists.held = self.taken.clusters.saturating_sub(listed);
         lists
     }
 
     fn used_percent(&self) -> Vec<u8> {
         let of_device = |&(id, clusters): &(DeviceId, u32)| {
-            (0..clusters).map(move |cluster| self.slots.cluster_slots_used(id, cluster).unwrap_or(0))
+            (0..clusters).filter_map(move |cluster| self.slots.cluster_use(id, cluster))
         };
-        let used: Vec<u32> = self.devices.iter().flat_map(of_device).collect();
-        let percent = |cell: &[u32]| {
-            let slots = cell.len() as u64 * crate::allocator::CLUSTER;
-            (cell.iter().map(|&used| u64::from(used)).sum::<u64>() * 100 / slots) as u8
+        let used: Vec<ClusterUse> = self.devices.iter().flat_map(of_device).collect();
+        let percent = |cell: &[ClusterUse]| {
+            let sum =
+                |of: fn(&ClusterUse) -> u32| cell.iter().map(|cluster| u64::from(of(cluster))).sum::<u64>();
+            (sum(|cluster| cluster.used) * 100 / sum(|cluster| cluster.slots).max(1)) as u8
         };
         used.chunks(self.taken.clusters_per_cell as usize).map(percent).collect()
     }
@@ -152,7 +148,6 @@ impl Moments {
             "nonfull",
             "frag",
             "full",
-            "held",
             "slots_ever_written",
             "clusters_discarded",
         ];
@@ -164,8 +159,8 @@ impl Moments {
     /// A row of numbers for each moment, for a table; without how full the cells are.
     pub fn rows(&self) -> impl Iterator<Item = Vec<u64>> + '_ {
         self.moments.iter().map(|moment| {
-            let Lists { never_used, free, discard, nonfull, frag, full, held } = moment.lists;
-            let clusters = [never_used, free, discard, nonfull, frag, full, held].map(u64::from);
+            let Lists { never_used, free, discard, nonfull, frag, full } = moment.lists;
+            let clusters = [never_used, free, discard, nonfull, frag, full].map(u64::from);
             let mut row = vec![moment.operations, moment.slots_in_use];
             row.extend(clusters);
             row.extend([moment.slots_ever_written, moment.clusters_discarded]);

@@ -229,12 +229,16 @@ impl<P: Policy> Replayer<'_, P> {
 
     /// The same for all operations, with a look at the allocator now and then.
     fn work_watched(&self, ops: &[Op], cpus: u32, looks: u32, mut watch: Watch<'_, P>) -> Moments {
-        let (mut surplus, mut done) = (HashMap::new(), 0);
-        watch.take(done);
-        for part in ops.chunks(ops.len().div_ceil(looks as usize).max(1)) {
-            self.carry_out(part.iter(), cpus, &mut surplus);
-            done += part.len() as u64;
-            watch.take(done);
+        let mut surplus = HashMap::new();
+        let mut done = 0;
+        watch.take(0);
+        for look in 1..=looks as usize {
+            let end = ops.len() * look / looks as usize;
+            if end > done {
+                self.carry_out(ops[done..end].iter(), cpus, &mut surplus);
+                watch.take(end as u64);
+                done = end;
+            }
         }
         self.give_back(surplus);
         watch.end()

@@ -5,7 +5,11 @@ fn maps() -> HeatMaps {
         title: "now <&>".to_owned(),
         cells: vec![vec![0, 100], vec![0, 100], vec![5, 100]],
         cells_name: "parts".to_owned(),
-        bands: vec![("empty".to_owned(), vec![2.0, 1.0, 0.0]), ("full".to_owned(), vec![0.0, 1.0, 2.0])],
+        bands: vec![
+            ("empty".to_owned(), vec![2.0, 2.0, 1.0, 0.0]),
+            ("full".to_owned(), vec![0.0, 0.0, 1.0, 2.0]),
+        ],
+        bands_most: 2.0,
         bands_name: "all".to_owned(),
     };
     HeatMaps {
