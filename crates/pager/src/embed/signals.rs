@@ -11,7 +11,6 @@ use crate::engine::embedded::Embedded;
 use crate::engine::{CreateError, Engine};
 use crate::fault::buffers::Buffers;
 use crate::fault::handler::Handler;
-use crate::fault::queue::{Attempt, Fault};
 use crate::kernel::sys;
 use crate::kernel::uffd::Access;
 use crate::units::{PAGE, PageAddr};
@@ -102,8 +101,7 @@ impl Engine {
             let _one_at_a_time = self.locks.serve.lock();
             // SAFETY: the handler was prepared, and is used under the lock alone.
             let handler = unsafe { &mut *self.embedded.served_in_place.load(Acquire).cast::<Handler>() };
-            let (thread, attempt, read_at) = (u32::MAX, Attempt::First, handler.unmapped.now());
-            let fault = Fault { page, access, thread, attempt, since_ns: begun, read_at };
+            let fault = handler.fault_read_now(page, access, u32::MAX, begun);
             if self.is_at_limit() && handler.needs_memory(&fault) && handler.wait_for_memory(fault.thread) {
                 // Other threads may have faults that need no memory.
                 continue;

@@ -19,7 +19,7 @@ use crate::fault::swap_in::Ceiling;
 use crate::fault::unmapped::Unmapped;
 use crate::kernel::thread::{self, Place};
 use crate::kernel::ticks::Ticks;
-use crate::kernel::uffd::{Event, Message};
+use crate::kernel::uffd::{Access, Event, Message};
 use crate::kernel::{
     process::{self, Allowance},
     rights, sys,
@@ -291,8 +291,7 @@ impl Handler {
                     Event::Fault { address, access, thread } => {
                         self.reads.note_thread(thread);
                         let page = PageAddr::containing(address);
-                        let (attempt, read_at) = (Attempt::First, self.unmapped.now());
-                        self.queue_fault(Fault { page, access, thread, attempt, since_ns, read_at });
+                        self.queue_fault(self.fault_read_now(page, access, thread, since_ns));
                     }
                     event if engine.fork.is_thawed() => self.process(event),
                     event => self.postpone(event),
@@ -350,6 +349,11 @@ impl Handler {
             self.swapin.interruptions = Interruptions::Few(before + 1);
         }
         !self.fork_waits()
+    }
+
+    /// A fault that is read now, with nothing of it looked at yet.
+    pub(crate) fn fault_read_now(&self, page: PageAddr, access: Access, thread: u32, since_ns: u64) -> Fault {
+        Fault { page, access, thread, attempt: Attempt::First, since_ns, read_at: self.unmapped.now() }
     }
 
     pub(crate) fn queue_fault(&mut self, fault: Fault) {

@@ -5,7 +5,7 @@
 use crate::engine::fork_state::THAWED;
 use crate::fault::frozen::Whose;
 use crate::fault::handler::Handler;
-use crate::fault::queue::{Attempt, Fault};
+use crate::fault::queue::Fault;
 use crate::kernel::sys;
 use crate::kernel::uffd::{Access, Event, Message, Stopped, Userfault};
 use crate::units::{PAGE, PageAddr};
@@ -70,21 +70,22 @@ impl Handler {
     pub(crate) fn serve_frozen(&mut self, userfault: Userfault, fault: Fault, whose: Whose) {
         let engine = self.engine;
         let (page, address) = (fault.page, fault.page.raw());
-        if fault.access == Access::WriteProtected && !(whose == Whose::Parent && self.is_gone(&fault)) {
-            // The word stays as it is, even if it says that the page is clean: the evictor asks the
-            // kernel before it believes that, in the parent as in the child.
-            engine.figures().add(Counter::WriteProtectFaults, 1);
-            if engine.is_shared(page) {
-                engine.charge_own_pages(engine.cost_of_own_pages(address, page.end()));
-            }
-            if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
-                self.read_messages();
-            }
-            userfault.wake(address, PAGE);
-            return;
-        }
         loop {
+            // Messages may have been read since the fault was, by the last attempt too.
             if whose == Whose::Parent && self.is_gone(&fault) {
+                userfault.wake(address, PAGE);
+                return;
+            }
+            if fault.access == Access::WriteProtected {
+                // The word stays as it is, even if it says that the page is clean: the evictor asks
+                // the kernel before it believes that, in the parent as in the child.
+                engine.figures().add(Counter::WriteProtectFaults, 1);
+                if engine.is_shared(page) {
+                    engine.charge_own_pages(engine.cost_of_own_pages(address, page.end()));
+                }
+                if userfault.unprotect(address, PAGE) == Err(Errno::AGAIN) && whose == Whose::Parent {
+                    self.read_messages();
+                }
                 userfault.wake(address, PAGE);
                 return;
             }
@@ -174,9 +175,7 @@ impl Handler {
         let count = self.read_some(child, &mut messages);
         for message in &messages[..count] {
             if let Event::Fault { address, access, thread } = message.event() {
-                let page = PageAddr::containing(address);
-                let read_at = self.unmapped.now();
-                let fault = Fault { page, access, thread, attempt: Attempt::First, since_ns: 0, read_at };
+                let fault = self.fault_read_now(PageAddr::containing(address), access, thread, 0);
                 self.serve_frozen(child, fault, Whose::Child);
             }
         }
