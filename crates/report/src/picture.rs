@@ -11,7 +11,7 @@ pub(crate) const LINE: f64 = 17.0;
 const LINE_CHARS: usize = 140;
 
 /// Breaks a text into lines of at most `chars` characters, between words.
-pub(crate) fn lines_of(text: &str, chars: usize) -> Vec<String> {
+fn lines_of(text: &str, chars: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

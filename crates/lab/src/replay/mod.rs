@@ -9,7 +9,7 @@ mod simulate;
 mod stream;
 
 pub use devices::{Device, DeviceError, Medium};
-pub use moments::{CELLS_MAX, Lists, Moment, Moments};
+pub use moments::{Lists, Moment, Moments};
 pub use prepare::{Odd, Prepared, Retention, TooManyClusters};
 pub use replayed::{ReplayError, Replayed};
 pub use run::{Replay, replay, replay_with};

@@ -9,7 +9,7 @@ use folioswap_slots::{ClusterUse, DeviceId, DeviceLists, ORDERS, Policy, Slots, 
 use serde::Serialize;
 
 /// The most cells into which the clusters of all devices are put together.
-pub const CELLS_MAX: u32 = 128;
+const CELLS_MAX: u32 = 128;
 
 /// The moments of a replay, evenly spaced over its operations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@
 //! earlier operations delay it, so there is no deadlock. Everything else runs freely.
 
 use super::devices::Device;
-use super::moments::{Moments, Watch};
+use super::moments::Watch;
 use super::prepare::{Op, OpKind, Prepared};
 use super::replayed::{ReplayError, Replayed};
 use crate::allocator::{Allocator, CLUSTER};
@@ -110,28 +110,25 @@ impl WithPolicy for Task<'_> {
         let inherited = Inherited::of_this_thread();
         let mut watch = (options.moments > 0).then(|| Watch::new(allocator.slots(), &replayer.wear, &ids));
         let begin = Instant::now();
-        let moments = std::thread::scope(|scope| {
-            let start = |part| {
-                let (replayer, watch): (_, Option<Watch<'_, P>>) = (&replayer, watch.take());
-                let part: &Vec<u32> = part;
+        std::thread::scope(|scope| {
+            let replayer = &replayer;
+            if threads == 1 {
+                let watch = watch.as_mut();
                 scope.spawn(move || {
                     inherited.take_over();
-                    if threads > 1 {
-                        replayer.work(part.iter().map(|number| &prepared.ops[*number as usize]), cpus);
-                        return None;
+                    match watch {
+                        Some(watch) => replayer.work_watched(&prepared.ops, cpus, options.moments, watch),
+                        None => replayer.work(prepared.ops.iter(), cpus),
                     }
-                    let Some(watch) = watch else {
-                        replayer.work(prepared.ops.iter(), cpus);
-                        return None;
-                    };
-                    Some(replayer.work_watched(&prepared.ops, cpus, options.moments, watch))
-                })
-            };
-            let started: Vec<_> = parts.iter().map(start).collect();
-            let ended = started.into_iter().map(|thread| thread.join());
-            ended
-                .map(|moments| moments.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .fold(None, Option::or)
+                });
+                return;
+            }
+            for part in &parts {
+                scope.spawn(move || {
+                    inherited.take_over();
+                    replayer.work(part.iter().map(|number| &prepared.ops[*number as usize]), cpus);
+                });
+            }
         });
         let wall_ns = begin.elapsed().as_nanos() as u64;
         allocator.slots().validate().map_err(ReplayError::Inconsistent)?;
@@ -154,7 +151,7 @@ impl WithPolicy for Task<'_> {
             slots_ever_written: replayer.wear.slots_ever_written(),
             clusters_discarded: replayer.wear.clusters_discarded(),
             odd: prepared.odd,
-            moments,
+            moments: watch.map(Watch::end),
         })
     }
 }
@@ -228,7 +225,7 @@ impl<P: Policy> Replayer<'_, P> {
     }
 
     /// The same for all operations, with a look at the allocator now and then.
-    fn work_watched(&self, ops: &[Op], cpus: u32, looks: u32, mut watch: Watch<'_, P>) -> Moments {
+    fn work_watched(&self, ops: &[Op], cpus: u32, looks: u32, watch: &mut Watch<'_, P>) {
         let mut surplus = HashMap::new();
         let mut done = 0;
         watch.take(0);
@@ -241,7 +238,6 @@ impl<P: Policy> Replayer<'_, P> {
             }
         }
         self.give_back(surplus);
-        watch.end()
     }
 
     fn carry_out<'o>(
