@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`watermarks`] | levels of a charge at which reclaim begins, stops and makes faults wait |
 //! | [`shares`] | how much each member gives of a group's excess |
+//! | [`turns`] | whose turn it is to give, where members give different shares |
 //! | [`aging`] | the pace at which the clock cools hot pages |
 //! | [`workingset`] | refault distances and the nonresident age |
 //! | [`inactive`] | the length of the inactive list (staging) |
@@ -21,5 +22,6 @@ pub mod inactive;
 pub mod shares;
 pub mod standstill;
 pub mod store_share;
+pub mod turns;
 pub mod watermarks;
 pub mod workingset;

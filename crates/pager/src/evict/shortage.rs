@@ -4,6 +4,7 @@ use crate::evict::wanted::Wanted;
 use crate::kernel::sys;
 use folioswap_group::nested::DEPTH_MAX;
 use folioswap_policy::reclaim::standstill::Standstill;
+use folioswap_policy::reclaim::turns::Turn;
 
 /// The present shortage.
 pub(crate) struct Shortage {
@@ -11,7 +12,9 @@ pub(crate) struct Shortage {
     /// For the own group and those around it: the charge was beyond the high mark, and has not been
     /// down to the low mark since.
     pub(crate) reclaiming: [bool; DEPTH_MAX],
-    /// The same for the huge pages that are asked for.
+    /// For the same groups: how far this process is ahead of its share.
+    pub(crate) turns: [Turn; DEPTH_MAX],
+    /// As `reclaiming`, for the huge pages that are asked for.
     pub(crate) making_headroom: bool,
     /// The time until which no headroom is looked for, because none was found.
     pub(crate) no_headroom_until_ns: u64,
@@ -33,6 +36,7 @@ impl Shortage {
         Shortage {
             standstill: Standstill::new(sys::now_ns()),
             reclaiming: [false; DEPTH_MAX],
+            turns: [Turn::new(); DEPTH_MAX],
             making_headroom: false,
             no_headroom_until_ns: 0,
             reason: Wanted::Now,

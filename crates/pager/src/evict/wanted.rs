@@ -4,10 +4,13 @@ use crate::evict::evictor::{BARREN_NS, Evictor};
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::counters::Counter;
+use folioswap_group::group::Group;
 use folioswap_group::nested::{Bound, WHOLE};
 use folioswap_group::segment::Member;
 use folioswap_group::sums::saturating_sum;
 use folioswap_policy::reclaim::shares::own_share;
+use folioswap_policy::reclaim::turns::Given;
 use folioswap_policy::reclaim::watermarks::Watermarks;
 
 /// The reason for which this process should give up pages.
@@ -27,6 +30,7 @@ impl Evictor {
         let (shared, me) = (self.engine.group(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
         let (mut wanted, mut is_short) = (0, false);
+        let now = sys::now_ns();
         for (depth, Bound { group, limit, charge }) in shared.bounds(self.engine.seat()).enumerate() {
             let marks = Watermarks::of(limit);
             // Room is made for memory that is about to come in.
@@ -44,12 +48,15 @@ impl Evictor {
             if group == WHOLE {
                 self.have_sharing_measured();
             }
-            let own = own_share(shared, group, me, total - marks.low, |member, bytes| {
+            let share = own_share(shared, group, me, total - marks.low, |member, bytes| {
                 if member.reclaim_request_bytes.swap(bytes, Relaxed) == 0 {
                     futex::post(&member.wake, Sharing::Shared);
                 }
             });
-            wanted = wanted.max(own).max(asked);
+            let given = Given { own: given(me), all: given_by_all(shared, group) };
+            if self.shortage.turns[depth].comes(given, share, now) {
+                wanted = wanted.max(share.own).max(asked);
+            }
         }
         if !is_short {
             me.reclaim_request_bytes.store(0, Relaxed);
@@ -89,6 +96,17 @@ impl Evictor {
         self.shortage.making_headroom = false;
         self.shortage.no_headroom_until_ns = sys::now_ns() + BARREN_NS;
     }
+}
+
+/// The pages that a member has given so far.
+fn given(member: &Member) -> u64 {
+    let counted = |counter| member.figures.counter(counter);
+    counted(Counter::PagesOut).saturating_add(counted(Counter::StolenClean))
+}
+
+/// The pages that the members of a group have given so far.
+fn given_by_all(shared: Group<'_>, group: u32) -> u64 {
+    saturating_sum(shared.members_within(group).map(given))
 }
 
 #[cfg(test)]

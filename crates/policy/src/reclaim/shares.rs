@@ -1,13 +1,14 @@
 //! The share of each member: how many bytes it gives of a group's excess.
 
+use crate::reclaim::turns::Share;
 use crate::units::PAGE;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::group::Group;
 use folioswap_group::seat::{Seat, WEIGHT_MAX};
 use folioswap_group::segment::Member;
 
-/// Returns how many bytes this member should evict now, and calls `ask` for each member to wake for
-/// the rest.
+/// Returns how many bytes this member should evict now, of how many, and calls `ask` for each
+/// member to wake for the rest.
 ///
 /// The excess of `group` (one in `shared` that the member is in) over its low mark is taken from
 /// idle members first, whatever their weight, then from all in proportion to the bytes that they
@@ -19,7 +20,7 @@ pub fn own_share(
     me: &Member,
     excess: u64,
     mut ask: impl FnMut(&Member, u64),
-) -> u64 {
+) -> Share {
     let (mut idle, mut active) = (Sum::default(), Sum::default());
     for (seat, member) in shared.taken_within(group) {
         let sum = if member.active.load(Relaxed) == 0 { &mut idle } else { &mut active };
@@ -49,7 +50,7 @@ pub fn own_share(
             ask(member, share);
         }
     }
-    own
+    Share { own, all: from_idle.saturating_add(from_active) }
 }
 
 /// What members could give.

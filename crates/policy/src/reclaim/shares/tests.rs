@@ -51,18 +51,20 @@ fn idle_members_give_first() {
     let mut asked = Vec::new();
     let own = own_share(group, WHOLE, &members[0], 20 << 20, |member, bytes| {
         asked.push((memory.pid_of(member), bytes));
-    });
+    })
+    .own;
     assert_eq!((own, asked.as_slice()), (0, &[(2, 20 << 20)][..]));
     asked.clear();
     let own = own_share(group, WHOLE, &members[0], 70 << 20, |member, bytes| {
         asked.push((memory.pid_of(member), bytes));
-    });
+    })
+    .own;
     assert_eq!((own, asked.as_slice()), (10 << 20, &[(2, 30 << 20), (3, 30 << 20)][..]));
     // Only its own members give for a group nested in [`WHOLE`].
     let nested = memory.writer().begin_group(WHOLE, 1 << 20).unwrap();
     memory.writer().set_group(0, nested);
     let own = own_share(group, nested, &members[0], 20 << 20, |_, _| panic!("nobody else is in it"));
-    assert_eq!(own, 20 << 20);
+    assert_eq!(own, Share { own: 20 << 20, all: 20 << 20 });
 }
 
 /// Members publish what they could give in memory that every member can write.
@@ -74,10 +76,11 @@ fn no_share_exceeds_the_excess_whatever_members_publish() {
         memory.writer().set_group(id, 1000 * pid);
     }
     for excess in [0, 1, 4096, 1 << 63, u64::MAX] {
-        let own = own_share(memory.group(), WHOLE, &memory.segment.members[0], excess, |_, bytes| {
-            assert!(bytes <= excess, "{bytes} of {excess}");
-        });
-        assert!(own <= excess, "{own} of {excess}");
+        let Share { own, all } =
+            own_share(memory.group(), WHOLE, &memory.segment.members[0], excess, |_, bytes| {
+                assert!(bytes <= excess, "{bytes} of {excess}");
+            });
+        assert!(own <= all && all <= excess, "{own} of {all} of {excess}");
     }
 }
 
@@ -92,7 +95,7 @@ fn the_heavier_gives_less_and_nobody_more_than_it_has() {
     }
     let shares = |excess: u64| {
         let mut other = 0;
-        let own = own_share(memory.group(), WHOLE, &members[0], excess, |_, bytes| other = bytes);
+        let own = own_share(memory.group(), WHOLE, &members[0], excess, |_, bytes| other = bytes).own;
         (own >> 20, other >> 20)
     };
     assert_eq!(shares(50 << 20), (40, 10));
