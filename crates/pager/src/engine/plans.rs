@@ -72,10 +72,11 @@ impl Plan {
         !self.again.is_empty() || !self.rest().is_empty()
     }
 
-    /// Takes the next part of the plan.
+    /// Takes the next part of the plan, of no more than so many pieces, but of one at least.
     pub(crate) fn take(&mut self, places: usize) -> Option<Row> {
         if !self.again.is_empty() {
-            return Some(core::mem::take(&mut self.again));
+            // There may be fewer berths side by side than when it was tried first.
+            return self.again.take(places);
         }
         let row = self.rows[..self.end].get_mut(self.first)?;
         let part = row.take(places.min(PIECES));

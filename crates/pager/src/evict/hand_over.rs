@@ -61,7 +61,8 @@ impl Plan {
             Some(Refused::EventPending) if self.attempts < ATTEMPTS => {
                 self.attempts += 1;
                 self.done.event_pending = false;
-                self.again = part.among(|number| !(done[number].moved | done[number].busy));
+                let undone = part.among(|number| !(done[number].moved | done[number].busy));
+                self.again = undone.followed_by(&self.again);
             }
             Some(Refused::EventPending | Refused::NoSlots | Refused::StagingFull) => self.is_refused = true,
             // Another mapping stands there now.

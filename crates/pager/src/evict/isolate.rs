@@ -23,8 +23,8 @@ impl RingTurn<'_> {
         self.isolate_row(&Row::of(piece, wanted))[0]
     }
 
-    /// The same for a row of no more than [`Staging::berths_in_a_row`] pieces; returns the outcome
-    /// of each. An event that waits to be read ends it.
+    /// The same for a row; returns the outcome of each piece. An event that waits to be read ends
+    /// it. A row of more than [`Staging::berths_in_a_row`] pieces is refused.
     pub(crate) fn isolate_row(&mut self, row: &Row) -> [Isolation; ROW_PIECES] {
         let first_berth = self.ring().next_berth_to_wait();
         self.isolate_to(first_berth, row)
@@ -46,7 +46,9 @@ impl RingTurn<'_> {
         let mut done = [Isolation::default(); ROW_PIECES];
         let engine = self.engine();
         let staging = self.ring_mut();
-        let Some(first_berth) = first_berth else {
+        // A berth that is not free holds pages, and behind the last one lies other memory: pages that
+        // were moved there would be lost.
+        let Some(first_berth) = first_berth.filter(|_| staging.are_free(row.pieces().count())) else {
             done[0].refused = Some(Refused::StagingFull);
             return done;
         };

@@ -152,6 +152,13 @@ impl Staging {
         self.occupied() + self.until_huge_page() + HUGE_PAGE_BERTHS < self.berth_count
     }
 
+    /// Whether this many berths are free side by side, from [`Staging::next_berth`] on.
+    pub fn are_free(&self, berths: usize) -> bool {
+        let berths = berths as u64;
+        berths <= self.berth_count - self.occupied()
+            && berths <= self.berth_count - self.pushed % self.berth_count
+    }
+
     /// Berths until the next one that begins 2 MiB.
     fn until_huge_page(&self) -> u64 {
         self.pushed.next_multiple_of(HUGE_PAGE_BERTHS) - self.pushed

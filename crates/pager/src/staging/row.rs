@@ -131,6 +131,16 @@ impl Row {
         Some(front)
     }
 
+    /// The row with the pieces of `rest` behind its own: what [`Row::take`] took away from it, or
+    /// nothing.
+    pub(crate) fn followed_by(mut self, rest: &Row) -> Row {
+        debug_assert!(rest.is_empty() || rest.start == self.start.plus(self.pieces));
+        let all = self.pieces + rest.pieces;
+        self.wanted[self.pieces..all].copy_from_slice(&rest.wanted[..rest.pieces]);
+        self.pieces = all;
+        self
+    }
+
     /// Whether the row has no piece.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces == 0

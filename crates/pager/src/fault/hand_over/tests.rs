@@ -10,7 +10,8 @@ use crate::fault::buffers::Buffers;
 use crate::staging::batch::Batch;
 use crate::staging::candidates::Candidates;
 use crate::staging::isolation::Isolation;
-use crate::staging::row::{ROW_PIECES, Row};
+use crate::staging::ring::BerthIndex;
+use crate::staging::row::{JOINED_PIECES, ROW_PIECES, Row, Rows};
 use crate::test_memory::{decide, ring_turn};
 use crate::test_memory::{fill, map, moving_engine, word_at};
 use crate::units::{BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, Pages, PieceAddr};
@@ -200,6 +201,49 @@ fn an_event_that_waits_is_read_and_the_row_goes_on() {
     assert!(handler.take_out_row());
     check(engine, &pieces[..1], APART);
     assert_eq!(engine.plans.load(), Handover::Returned);
+}
+
+/// A row that an event has ended finds fewer berths side by side when it goes on.
+#[test]
+fn a_row_that_goes_on_takes_no_berth_that_is_not_free() {
+    const WANTED: Pages = 0x0101;
+    let Some(engine) = moving_engine() else { return };
+    let (mut handler, mut evictor) = (handler(engine), Evictor::new(engine));
+    let start = map(3 * JOINED_PIECES * PIECE).next_multiple_of(JOINED_PIECES * PIECE);
+    let pieces: [usize; 4] = core::array::from_fn(|number| start + number * PIECE);
+    for piece in pieces {
+        fill(piece);
+        engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).expect("memory");
+    }
+    engine.register_pieces(start, start + (pieces.len() + 1) * PIECE);
+    let candidates = Candidates { written: WANTED, clean: 0 };
+    let mut row = Row::of(PieceAddr::containing(start), candidates);
+    for &piece in &pieces[1..] {
+        assert!(row.append(PieceAddr::containing(piece), candidates, Rows::Joined));
+    }
+    assert!(evictor.plan(&row, &mut Batch { planned: Some(0), ..Batch::default() }));
+    engine.plans.update(Handover::offer);
+    // SAFETY: no other thread uses the ring.
+    let staging = unsafe { &mut *engine.staging.get() };
+    std::thread::scope(|scope| {
+        let given_up = start + pieces.len() * PIECE;
+        // SAFETY: nobody uses the page.
+        scope.spawn(move || unsafe { madvise(given_up as *mut _, PAGE, Advice::LinuxDontNeed) });
+        while engine.userfault().check_registered(given_up) != Err(Errno::AGAIN) {}
+        assert!(handler.take_out_row() && engine.plans.are_offered());
+        handler.read_messages();
+    });
+    while staging.berths_in_a_row() != 2 {
+        staging.push();
+        staging.pop();
+        staging.recycle(engine.userfault(), 1, |_| false);
+    }
+    while engine.plans.are_offered() {
+        assert!(handler.take_out_row());
+    }
+    check(engine, &pieces, WANTED);
+    assert_eq!(staging.waiting(), 4);
+    assert_eq!(staging.next_berth(), Some(BerthIndex::new(2)), "two lie behind the end of the ring");
 }
 
 /// Where there is time, the rows that the handler has not come to are left for the next plan.
