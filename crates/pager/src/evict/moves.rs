@@ -20,6 +20,8 @@ impl Engine {
         let mut moves = Moves::NONE;
         let mut page = 0;
         let mut run_most = ROW_PAGES;
+        // The last attempt moved a part, and perhaps more than it said.
+        let mut is_unsure = false;
         while page < ROW_PAGES {
             let run = pages.run(page, run_most);
             if run == 0 {
@@ -48,15 +50,23 @@ impl Engine {
             moves.tries += 1;
             moves.moved.add(page, done);
             page += done;
+            let was_unsure = core::mem::replace(&mut is_unsure, done > 0 && why.is_some());
+            if was_unsure && done == 0 {
+                // This attempt was refused before it could find in its way what the last one moved
+                // without saying so (the kernel has no memory for a page table, for example).
+                let pages = self.moved_after_all(from, to, run);
+                moves.moved.add(page, pages);
+                page += pages;
+                if pages > 0 {
+                    continue;
+                }
+            }
             match why {
                 None => run_most = ROW_PAGES,
                 // A part was moved; the next attempt tells why the move stopped, unless an event
                 // waits.
                 Some(Errno::AGAIN) if done > 0 => {}
                 Some(Errno::AGAIN) => {
-                    // Nor does it tell then which pages the last attempt moved without saying so.
-                    let pages = self.moved_after_all(from, to, run);
-                    moves.moved.add(page, pages);
                     moves.refused = Some((page, Refused::EventPending));
                     break;
                 }

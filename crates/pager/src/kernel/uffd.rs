@@ -96,6 +96,10 @@ pub struct Userfault(pub i32);
 std::thread_local! {
     /// Bytes that tests let one copy take: the kernel is said to have no memory for more at once.
     pub(crate) static COPIED_AT_ONCE: core::cell::Cell<usize> = const { core::cell::Cell::new(usize::MAX) };
+    /// The answer to each move that follows one which has done a part, where a test gives one.
+    pub(crate) static AFTER_A_PART: core::cell::Cell<Option<Errno>> = const { core::cell::Cell::new(None) };
+    /// Whether the last move has done a part.
+    static HAS_DONE_A_PART: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
 /// How often a page is filled to see whose a userfaultfd is, as long as the kernel has no memory or
@@ -299,11 +303,17 @@ impl Userfault {
     /// The caller must know the state of every page of both ranges, and that `from` is registered
     /// (the kernel does not ask), so that a thread that touches a moved page is served.
     pub unsafe fn move_pages(self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
+        #[cfg(test)]
+        if let (true, Some(why)) = (HAS_DONE_A_PART.take(), AFTER_A_PART.get()) {
+            return Err(Stopped { done: 0, why });
+        }
         let (bytes, rest) = Self::as_it_may_fail(bytes, [Errno::AGAIN, Errno::NOMEM, Errno::BUSY])?;
         let mut argument =
             raw::uffdio_move { dst: to as u64, src: from as u64, len: bytes as u64, mode: 0, move_: 0 };
         // SAFETY: as demanded.
         let result = unsafe { sys::ioctl(self.0, MOVE, &raw mut argument) };
+        #[cfg(test)]
+        HAS_DONE_A_PART.set(result.is_err() && argument.move_ > 0);
         Self::outcome(result, argument.move_)?;
         rest
     }
