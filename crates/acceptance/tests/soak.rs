@@ -8,6 +8,7 @@ use folioswap_acceptance::job::{self, Engine, Job};
 use folioswap_acceptance::programs::c_program;
 use folioswap_acceptance::{MIB, skip};
 use folioswap_test_support::{environment, random::Random};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
@@ -49,7 +50,6 @@ const MAPPINGS: &[&str] = &[
     "remap",
     "remap-steps",
     "remap-keep",
-    "private",
     "protect",
     "grow",
     "shared",
@@ -58,6 +58,9 @@ const MAPPINGS: &[&str] = &[
     "zeroes-forked",
 ];
 const FORKS: &[&str] = &["storm", "grandchildren", "generations"];
+
+/// The C programs that soak runs, with those of their cases that it draws.
+const CASES: &[(&str, &[&str])] = &[("mappings", MAPPINGS), ("fork", FORKS)];
 
 /// A program, and the memory in MiB that it needs.
 fn program(random: &mut Random) -> (Vec<String>, u64) {
@@ -132,6 +135,18 @@ fn run(seed: u64, number: u64) {
     job::report("soak", &outcome);
     outcome.check();
     assert!(outcome.text().contains("ok"), "{}", outcome.describe());
+}
+
+/// A case that is drawn once in a hundred runs is not to be found missing by chance.
+#[test]
+fn every_case_that_is_drawn_exists() {
+    for (program, cases) in CASES {
+        for case in *cases {
+            let ran = Command::new(c_program(program, "", &[])).args([case, "4"]).output().expect("it runs");
+            let said = String::from_utf8_lossy(&ran.stderr);
+            assert!(ran.status.success(), "{program} {case}: {said}");
+        }
+    }
 }
 
 #[test]

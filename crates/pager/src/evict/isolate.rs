@@ -46,8 +46,8 @@ impl RingTurn<'_> {
         let mut done = [Isolation::default(); ROW_PIECES];
         let engine = self.engine();
         let staging = self.ring_mut();
-        // A berth that is not free holds pages, and behind the last one lies other memory: pages that
-        // were moved there would be lost.
+        // A berth that is not free holds pages, and behind the last one lies other memory: pages
+        // that were moved there would be lost.
         let Some(first_berth) = first_berth.filter(|_| staging.are_free(row.pieces().count())) else {
             done[0].refused = Some(Refused::StagingFull);
             return done;

@@ -28,24 +28,12 @@ impl Engine {
                 page += 1;
                 continue;
             }
-            let (from, to, userfault) = (start + page * PAGE, target + page * PAGE, self.userfault());
-            let result = match userfault.check_registered(from) {
-                // SAFETY: the pages are marked as isolated, so nobody else changes their state; the
-                // mapping of the first, which is that of all that are moved, is registered, and no
-                // unmapping is unread (the kernel would answer EAGAIN), so a thread that touches a
-                // moved page is served.
-                Ok(()) => unsafe { userfault.move_pages(to, from, run * PAGE) },
-                Err(Errno::NOENT) => {
-                    // Nothing is known of the other pages of the run.
-                    self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
-                    moves.refused = Some((page, Refused::Gone));
-                    break;
-                }
-                Err(why) => Err(Stopped { done: 0, why }),
-            };
-            let (done, why) = match result {
-                Ok(()) => (run, None),
-                Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+            let (from, to) = (start + page * PAGE, target + page * PAGE);
+            let Some((done, why)) = self.attempt(from, to, run) else {
+                // Nothing is known of the other pages of the run.
+                self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
+                moves.refused = Some((page, Refused::Gone));
+                break;
             };
             moves.tries += 1;
             moves.moved.add(page, done);
@@ -98,6 +86,25 @@ impl Engine {
             }
         }
         moves
+    }
+
+    /// Tries to move so many pages. Returns how many were moved, and why no more; `None` where the
+    /// first of them is not registered. The caller's duties are those of [`Engine::move_runs`].
+    fn attempt(&self, from: usize, to: usize, pages: usize) -> Option<(usize, Option<Errno>)> {
+        let userfault = self.userfault();
+        let result = match userfault.check_registered(from) {
+            // SAFETY: the pages are marked as isolated, so nobody else changes their state; the
+            // mapping of the first, which is that of all that are moved, is registered, and no
+            // unmapping is unread (the kernel would answer EAGAIN), so a thread that touches a
+            // moved page is served.
+            Ok(()) => unsafe { userfault.move_pages(to, from, pages * PAGE) },
+            Err(Errno::NOENT) => return None,
+            Err(why) => Err(Stopped { done: 0, why }),
+        };
+        Some(match result {
+            Ok(()) => (pages, None),
+            Err(stopped) => (stopped.done / PAGE, Some(stopped.why)),
+        })
     }
 
     /// The move answered that something stands in the target: returns how many of the `pages`, from
