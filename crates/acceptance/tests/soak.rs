@@ -144,7 +144,8 @@ fn every_case_that_is_drawn_exists() {
         for case in *cases {
             let ran = Command::new(c_program(program, "", &[])).args([case, "4"]).output().expect("it runs");
             let said = String::from_utf8_lossy(&ran.stderr);
-            assert!(ran.status.success(), "{program} {case}: {said}");
+            // Some cases want their memory to be swapped out, and say so here.
+            assert!(!said.contains("no such case"), "{program} {case}: {said}");
         }
     }
 }
