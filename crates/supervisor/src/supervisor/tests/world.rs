@@ -291,6 +291,12 @@ impl<'a> World<'a> {
             self.now += Duration::from_millis(500);
             self.round();
         }
+        let begun = Instant::now();
+        while self.supervisor.connections.len() > 1 && begun.elapsed() < Duration::from_secs(10) {
+            // A puppet that has ended may not have closed its sockets yet.
+            std::thread::sleep(Duration::from_millis(1));
+            self.round();
+        }
         self.supervisor.count_unmanaged(self.now);
         assert!(self.supervisor.pending.is_empty() && self.supervisor.orphans.is_empty());
         assert_eq!(self.supervisor.connections.len(), 1);
