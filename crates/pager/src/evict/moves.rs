@@ -30,6 +30,11 @@ impl Engine {
             }
             let (from, to) = (start + page * PAGE, target + page * PAGE);
             let Some((done, why)) = self.attempt(from, to, run) else {
+                // The mapping may be on its way to another address, with the pages that are left:
+                // those that the last attempt moved without saying so are to follow it there.
+                if is_unsure {
+                    moves.moved.add(page, self.moved_after_all(from, to, run));
+                }
                 // Nothing is known of the other pages of the run.
                 self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
                 moves.refused = Some((page, Refused::Gone));
