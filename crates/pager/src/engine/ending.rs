@@ -45,8 +45,20 @@ impl Engine {
     }
 }
 
-/// The number of times that [`certainly`] asks.
+/// The number of times that [`certainly`] and [`certainly_taken`] ask.
 const ATTEMPTS: u32 = 1000;
+
+/// What `take` takes of the system's memory, without which pages would be lost: it is asked again
+/// while the system has none, since that may pass. Where it does not, the process ends.
+pub(crate) fn certainly_taken<T>(engine: &Engine, take: impl Fn() -> Option<T>) -> T {
+    for _ in 0..ATTEMPTS {
+        if let Some(taken) = take() {
+            return taken;
+        }
+        rustix::thread::sched_yield();
+    }
+    engine.end(Ending::NoTable, None)
+}
 
 /// The answer to a question on which a page's bytes depend. Without an answer no page would be safe
 /// any more, so the process ends.

@@ -2,8 +2,8 @@
 //! after a mapping that moves.
 
 use crate::engine::Engine;
+use crate::engine::ending::certainly_taken;
 use crate::units::{BLOCK_PAGES, BlockAddr, PAGE, PageAddr, PageInBlock};
-use folioswap_group::protocol::Ending;
 use folioswap_policy::page::PageWord;
 use folioswap_policy::page_table::PageTable;
 
@@ -24,12 +24,9 @@ pub(crate) fn move_words(engine: &Engine, table: &PageTable, from: usize, to: us
             }
             block.set(index, PageWord::PRESENT);
             let target = PageAddr::containing(to + (base.page(index).raw() - from));
-            match table.block_or_insert(target, engine.arena) {
-                Some(there) => there.set(target.index(), word),
-                // Without memory for a table the words of the page are lost, so the process ends,
-                // with a message.
-                None => engine.end(Ending::NoTable, None),
-            }
+            // Without memory for a table the words of the page would be lost.
+            let there = certainly_taken(engine, || table.block_or_insert(target, engine.arena));
+            there.set(target.index(), word);
         }
     });
 }

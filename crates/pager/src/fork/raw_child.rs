@@ -8,6 +8,7 @@
 //! holds a duplicate of that descriptor, ends the child at its first fault.
 
 use crate::engine::Engine;
+use crate::engine::ending::certainly_taken;
 use crate::engine::fork_state::Protection;
 use crate::engine::raw_tables::CHILDREN_MAX;
 use crate::engine::words::{move_words, pages_within};
@@ -52,9 +53,9 @@ impl Handler {
     fn next_child(&self) -> (usize, &'static PageTable) {
         let engine = self.engine;
         let index = self.raw_children.children.iter().position(Option::is_none);
-        let table = index.and_then(|index| Some((index, engine.children.tables.table(engine.arena, index)?)));
         // Without a table the child would read zeroes.
-        table.unwrap_or_else(|| engine.end(Ending::NoTable, None))
+        let index = index.unwrap_or_else(|| engine.end(Ending::NoTable, None));
+        (index, certainly_taken(engine, || engine.children.tables.table(engine.arena, index)))
     }
 
     /// Makes the table of a child that this process makes by a bare clone(2): the pages that it
@@ -241,13 +242,10 @@ fn copy_table(engine: &Engine, from: &PageTable, to: &PageTable) {
         for index in PageInBlock::all() {
             let word = block.word(index);
             if let PageState::Stored(entry) = word.state() {
-                let held = engine.space.duplicate(entry, 1).is_ok();
-                match to.block_or_insert(base, engine.arena).filter(|_| held) {
-                    Some(copy) => copy.set(index, word),
-                    // There is no memory: the child would read pages that it does not find as
-                    // zeroes.
-                    None => engine.end(Ending::NoTable, None),
-                }
+                // The child would read pages that it does not find as zeroes.
+                let copy = certainly_taken(engine, || to.block_or_insert(base, engine.arena));
+                certainly_taken(engine, || engine.space.duplicate(entry, 1).ok());
+                copy.set(index, word);
             }
         }
     });

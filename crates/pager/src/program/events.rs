@@ -5,6 +5,7 @@
 //! every later move sees the effects.
 
 use crate::engine::Engine;
+use crate::engine::ending::certainly_taken;
 use crate::engine::words::pages_within;
 use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
@@ -168,9 +169,7 @@ impl Engine {
     fn make_blocks(&self, start: usize, end: usize) {
         let mut block = BlockAddr::containing(start);
         while block.raw() < end {
-            if self.table.block_or_insert(block, self.arena).is_none() {
-                self.end(Ending::NoTable, None);
-            }
+            certainly_taken(self, || self.table.block_or_insert(block, self.arena));
             block = block.plus(1);
         }
     }
