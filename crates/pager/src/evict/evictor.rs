@@ -33,6 +33,7 @@ use folioswap_group::nested::Bound;
 use folioswap_group::protocol::{Kind, OutOfMemory};
 use folioswap_policy::reclaim::crawl::Fill;
 use folioswap_policy::reclaim::standstill::{nothing_is_evictable, swappable_bytes};
+use folioswap_policy::reclaim::turns::PATIENCE_NS;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
 
 /// The most bytes per second that threads can touch for the first time here.
@@ -193,10 +194,10 @@ impl Evictor {
             self.end_batch(gate, batch, bound);
             return Pass::Again;
         }
-        if wanted == Wanted::Nothing {
-            self.rest(gate, view, demoted)
-        } else {
-            self.reclaim(gate, view, wanted, demoted)
+        match wanted {
+            Wanted::Nothing => self.rest(gate, view, demoted),
+            Wanted::Later => self.let_others_give(gate, view),
+            Wanted::Ahead | Wanted::Now => self.reclaim(gate, view, wanted, demoted),
         }
     }
 
@@ -264,6 +265,13 @@ impl Evictor {
         self.clock.forget_regions();
         let rest_ns = rest_ns.min(self.leaving_rest_ns());
         Pass::Sleep(self.interval(marks.limit.saturating_sub(total)).min(rest_ns))
+    }
+
+    /// Other members are to give first: this one looks again soon, and goes on where it was.
+    fn let_others_give(&mut self, gate: Guard<'_>, view: View) -> Pass {
+        drop(gate);
+        self.after(Batch::default(), view.bound);
+        Pass::Sleep(PATIENCE_NS)
     }
 
     /// Takes one batch out, and decides what follows from an empty one.

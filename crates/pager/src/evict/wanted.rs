@@ -22,6 +22,8 @@ pub(crate) enum Wanted {
     Ahead,
     /// A group that the process is in has too much.
     Now,
+    /// The same, but others are to give first ([`Turn`](folioswap_policy::reclaim::turns::Turn)).
+    Later,
 }
 
 impl Evictor {
@@ -29,7 +31,7 @@ impl Evictor {
     pub(crate) fn wanted(&mut self) -> Wanted {
         let (shared, me) = (self.engine.group(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
-        let (mut wanted, mut is_short) = (0, false);
+        let (mut wanted, mut is_short, mut waits) = (0, false, false);
         let now = sys::now_ns();
         for (depth, Bound { group, limit, charge }) in shared.bounds(self.engine.seat()).enumerate() {
             let marks = Watermarks::of(limit);
@@ -56,12 +58,15 @@ impl Evictor {
             let given = Given { own: given(me), all: given_by_all(shared, group) };
             if self.shortage.turns[depth].comes(given, share, now) {
                 wanted = wanted.max(share.own).max(asked);
+            } else {
+                waits = true;
             }
         }
         if !is_short {
             me.reclaim_request_bytes.store(0, Relaxed);
         }
         match wanted {
+            0 if waits => Wanted::Later,
             0 if self.misses_huge_page() => Wanted::Ahead,
             0 => Wanted::Nothing,
             _ => Wanted::Now,

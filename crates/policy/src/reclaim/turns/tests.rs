@@ -1,7 +1,7 @@
 use super::*;
 
 /// The pages of a batch.
-const BATCH: u64 = 512;
+const BATCH: u64 = 128;
 
 const MS: u64 = 1_000_000;
 
@@ -43,12 +43,26 @@ fn where_the_others_give_nothing_it_is_anybodys_turn() {
 fn what_was_given_long_ago_does_not_count() {
     let mut turn = Turn::new();
     let share = |own| Share { own, all: 1000 };
-    assert!(turn.comes(Given { own: 0, all: 1 }, share(100), MS));
-    assert!(!turn.comes(Given { own: 100 * BATCH, all: 100 * BATCH + 1 }, share(100), 2 * MS), "far ahead");
-    // Of 14 batches that the others give now, all but a tenth are this member's part.
-    let others = |batches: u64| Given { own: 100 * BATCH, all: (100 + batches) * BATCH };
-    assert!(!turn.comes(others(3), share(900), 3 * MS));
-    assert!(turn.comes(others(4), share(900), 4 * MS), "four batches are all that was remembered");
+    // What was given before the first look is nobody's lead, and nobody's debt.
+    assert!(turn.comes(Given { own: 900 * BATCH, all: 1000 * BATCH }, share(100), MS));
+    let given = |own: u64, all: u64| Given { own: (900 + own) * BATCH, all: (1000 + all) * BATCH };
+    assert!(!turn.comes(given(100, 101), share(100), 2 * MS), "far ahead");
+    // Of what the others give now all but a tenth is this member's part.
+    assert!(!turn.comes(given(100, 101 + 6), share(900), 3 * MS));
+    assert!(
+        turn.comes(given(100, 101 + 7), share(900), 4 * MS),
+        "six batches of the lead are forgotten by then"
+    );
+}
+
+#[test]
+fn who_ends_takes_nothing_of_what_is_known_along() {
+    let mut turn = Turn::new();
+    let share = Share { own: 100, all: 1000 };
+    assert!(turn.comes(Given { own: 0, all: 1000 * BATCH }, share, MS));
+    // The member that had given most has ended; of what is left nothing can be told apart.
+    assert!(turn.comes(Given { own: 100 * BATCH, all: 200 * BATCH }, share, 2 * MS));
+    assert!(!turn.comes(Given { own: 103 * BATCH, all: 204 * BATCH }, share, 3 * MS));
 }
 
 /// Other members can write any figure, and figures go back when a member ends.
