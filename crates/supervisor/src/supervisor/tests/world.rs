@@ -253,9 +253,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everybody leaves but the member that behaves; nothing of them is left.
-    pub fn leave(&mut self) {
-        self.clients.clear();
+    /// Goes on until one connection is left, for 10 s at most.
+    fn round_until_one_is_left(&mut self) {
         let begun = Instant::now();
         for round in 0.. {
             self.round();
@@ -267,6 +266,12 @@ impl<'a> World<'a> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+
+    /// Everybody leaves but the member that behaves; nothing of them is left.
+    pub fn leave(&mut self) {
+        self.clients.clear();
+        self.round_until_one_is_left();
         self.end_swapon();
         let left: Vec<_> = self.supervisor.connections.iter().map(|left| (left.serial, &left.role)).collect();
         assert_eq!(left.len(), 1, "the others are gone: {left:?}");
@@ -291,12 +296,7 @@ impl<'a> World<'a> {
             self.now += Duration::from_millis(500);
             self.round();
         }
-        let begun = Instant::now();
-        while self.supervisor.connections.len() > 1 && begun.elapsed() < Duration::from_secs(10) {
-            // A puppet that has ended may not have closed its sockets yet.
-            std::thread::sleep(Duration::from_millis(1));
-            self.round();
-        }
+        self.round_until_one_is_left();
         self.supervisor.count_unmanaged(self.now);
         assert!(self.supervisor.pending.is_empty() && self.supervisor.orphans.is_empty());
         assert_eq!(self.supervisor.connections.len(), 1);
