@@ -45,31 +45,30 @@ impl Engine {
     }
 }
 
-/// The number of times that [`certainly`] and [`certainly_taken`] ask.
+/// The number of times that the kernel is asked where pages depend on its answer.
 const ATTEMPTS: u32 = 1000;
 
 /// What `take` takes of the system's memory, without which pages would be lost: it is asked again
 /// while the system has none, since that may pass. Where it does not, the process ends.
 pub(crate) fn certainly_taken<T>(engine: &Engine, take: impl Fn() -> Option<T>) -> T {
-    for _ in 0..ATTEMPTS {
-        if let Some(taken) = take() {
-            return taken;
-        }
-        rustix::thread::sched_yield();
-    }
-    engine.end(Ending::NoTable, None)
+    ask_again(|| take().ok_or(())).unwrap_or_else(|_| engine.end(Ending::NoTable, None))
 }
 
 /// The answer to a question on which a page's bytes depend. Without an answer no page would be safe
 /// any more, so the process ends.
 pub(crate) fn certainly<T>(engine: &Engine, ask: impl Fn() -> Result<T, Errno>) -> T {
+    ask_again(ask).unwrap_or_else(|why| engine.end(Ending::NoAnswer, why))
+}
+
+/// Asks until there is an answer, [`ATTEMPTS`] times at most; the last error otherwise.
+fn ask_again<T, E>(ask: impl Fn() -> Result<T, E>) -> Result<T, Option<E>> {
     let mut why = None;
     for _ in 0..ATTEMPTS {
         match ask() {
-            Ok(answer) => return answer,
-            Err(errno) => why = Some(errno),
+            Ok(answer) => return Ok(answer),
+            Err(error) => why = Some(error),
         }
         rustix::thread::sched_yield();
     }
-    engine.end(Ending::NoAnswer, why)
+    Err(why)
 }
