@@ -44,10 +44,11 @@ impl Engine {
             moves.moved.add(page, done);
             page += done;
             let was_unsure = core::mem::replace(&mut is_unsure, done > 0 && why.is_some());
-            if was_unsure && done == 0 {
-                // This attempt was refused before it could find in its way what the last one moved
-                // without saying so (the kernel has no memory for a page table, for example).
-                let pages = self.moved_after_all(from, to, run);
+            // After a part, this attempt may have been refused before it could find in its way what
+            // the last one moved without saying so (the kernel has no memory for a page table, for
+            // example).
+            if was_unsure && done == 0 || why == Some(Errno::EXIST) {
+                let pages = self.moved_after_all(start + page * PAGE, target + page * PAGE, run - done);
                 moves.moved.add(page, pages);
                 page += pages;
                 if pages > 0 {
@@ -81,10 +82,8 @@ impl Engine {
                     page += 1;
                 }
                 Some(Errno::EXIST) => {
-                    let pages = self.moved_after_all(start + page * PAGE, target + page * PAGE, run - done);
-                    moves.moved.add(page, pages);
-                    moves.residue.add(page, usize::from(pages == 0));
-                    page += pages.max(1);
+                    moves.residue.add(page, 1);
+                    page += 1;
                 }
                 // The page is absent by now (given up, or never there): leave it.
                 Some(_) => page += 1,
