@@ -24,7 +24,7 @@ impl RingTurn<'_> {
     }
 
     /// The same for a row; returns the outcome of each piece. An event that waits to be read ends
-    /// it. A row of more than [`Staging::berths_in_a_row`] pieces is refused.
+    /// it. A row for which so many berths are not free side by side is refused.
     pub(crate) fn isolate_row(&mut self, row: &Row) -> [Isolation; ROW_PIECES] {
         let first_berth = self.ring().next_berth_to_wait();
         self.isolate_to(first_berth, row)

@@ -32,7 +32,6 @@ impl Evictor {
         let (shared, me) = (self.engine.group(), self.engine.member());
         let asked = me.reclaim_request_bytes.load(Relaxed);
         let (mut wanted, mut is_short, mut waits) = (0, false, false);
-        let now = sys::now_ns();
         for (depth, Bound { group, limit, charge }) in shared.bounds(self.engine.seat()).enumerate() {
             let marks = Watermarks::of(limit);
             // Room is made for memory that is about to come in.
@@ -56,7 +55,7 @@ impl Evictor {
                 }
             });
             let given = Given { own: given(me), all: given_by_all(shared, group) };
-            if self.shortage.turns[depth].comes(given, share, now) {
+            if self.shortage.turns[depth].comes(given, share, sys::now_ns()) {
                 wanted = wanted.max(share.own).max(asked);
             } else {
                 waits = true;

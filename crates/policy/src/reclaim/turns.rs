@@ -55,7 +55,7 @@ impl Turn {
     }
 
     /// Looks at what was given since the last look, and returns whether this member may give a
-    /// batch now. Cost: a division.
+    /// batch now. Cost: three divisions.
     ///
     /// It may not while it is further ahead of its share than two batches, unless the others have
     /// not given anything for a while. So somebody may give at any time: the members are ahead by
