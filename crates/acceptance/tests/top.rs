@@ -153,6 +153,12 @@ fn a_group_is_seen_changed_and_looked_into() {
     assert!(has(&screen, "zram") && has(&screen, "/var/tmp"), "{screen:#?}");
     terminal.keys(&["Enter"]);
     terminal.wait("and no more", |screen| !has(screen, "WAITED s"));
+    // Its last minutes.
+    terminal.keys(&["t"]);
+    let screen = terminal.wait("the timeline is shown", |screen| has(screen, " waiting, "));
+    assert!(has(&screen, "0:") && has(&screen, " now") && has(&screen, "█"), "{screen:#?}");
+    terminal.keys(&["t"]);
+    terminal.wait("and no more", |screen| !has(screen, " waiting, "));
     terminal.keys(&["q"]);
     terminal
         .wait("it ends, and leaves the screen", |screen| has(screen, "status 0") && !has(screen, "GROUP"));

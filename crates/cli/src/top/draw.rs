@@ -3,6 +3,7 @@
 use super::{
     history::History,
     row::{Row, Subject},
+    timeline,
     view::{Below, Sort, View},
 };
 use crate::operate::ps;
@@ -27,7 +28,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    fn style(self, colour: Color) -> Style {
+    pub fn style(self, colour: Color) -> Style {
         match self {
             Colours::None => Style::default(),
             Colours::Some => Style::default().fg(colour),
@@ -65,8 +66,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View, colours: Colours) {
     let least = TABLE_MIN.min(rows.max(2));
     let below = match view.below {
         Below::Summary => SUMMARY,
-        // The processes get what the table does not need, and at least half.
-        Below::Members => area.height.saturating_sub(2 + rows).max(area.height / 2),
+        // Processes and timeline get what the table does not need, and at least half.
+        Below::Members | Below::Timeline => area.height.saturating_sub(2 + rows).max(area.height / 2),
     };
     let below = below.min(area.height.saturating_sub(2 + least));
     let [head, table, detail, foot] = Layout::vertical([
@@ -81,6 +82,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View, colours: Colours) {
     if let Some(row) = view.chosen() {
         match (view.below, &row.subject) {
             (Below::Summary, _) => summary(frame, row, detail, colours),
+            (Below::Timeline, _) => timeline::draw(frame, row, detail, colours),
             (Below::Members, Subject::Group(group)) => members(frame, group, detail),
             (Below::Members, Subject::Mount(_)) => figures(frame, row, detail),
         }
@@ -107,7 +109,7 @@ fn footline(view: &View) -> Paragraph<'static> {
             format!(" new limit of {name}: {typed}_   (Enter sets it, Esc does not)")
         }
         None if !view.message.is_empty() => format!(" {}", view.message),
-        None => " q quit   s sort   Enter processes   m set limit   Up Down choose".to_owned(),
+        None => " q quit   s sort   Enter processes   t timeline   m set limit   Up Down choose".to_owned(),
     };
     Paragraph::new(text)
 }

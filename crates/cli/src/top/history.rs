@@ -1,6 +1,6 @@
 //! The last minutes of a figure, for a sparkline.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// The most values that are kept: the columns of a wide screen.
 const VALUES: usize = 240;
@@ -28,5 +28,29 @@ impl History {
     /// The highest value.
     pub fn highest(&self) -> u64 {
         self.0.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// The times between the readings of a [`History`], the latest last.
+#[derive(Clone, Debug, Default)]
+pub struct Times(VecDeque<Duration>);
+
+impl Times {
+    /// Adds the time since the reading before; the oldest goes.
+    pub fn push(&mut self, time: Duration) {
+        if self.0.len() == VALUES {
+            self.0.pop_front();
+        }
+        self.0.push_back(time);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How long ago the oldest of the last `count` readings was.
+    pub fn span(&self, count: usize) -> Duration {
+        self.0.iter().rev().take(count.saturating_sub(1)).sum()
     }
 }

@@ -9,6 +9,7 @@ mod draw;
 mod history;
 mod reading;
 mod row;
+mod timeline;
 mod view;
 
 use crate::{error::Error, operate::change};
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "\
 Keys:
   Up, Down, j, k      choose a group or mount
   Enter               its processes and devices; once more: back
+  t                   its last minutes, large; once more: back
   s                   sort by the next column
   m                   set the limit of the chosen one: a size, then Enter
   q, Esc, Ctrl-C      quit

@@ -1,6 +1,9 @@
 //! One line of the screen: a group or a mount, with rates since the reading before.
 
-use super::{history::History, view::Key};
+use super::{
+    history::{History, Times},
+    view::Key,
+};
 use crate::operate::mounts::MountSnapshot;
 use folioswap_devices::PAGE_SIZE;
 use folioswap_group::counters::Counter;
@@ -55,6 +58,10 @@ pub struct Row {
     pub charges: History,
     pub outs: History,
     pub backs: History,
+    /// The time that threads waited, in percent of one thread's time.
+    pub waits: History,
+    /// When each of these was read.
+    pub times: Times,
 }
 
 impl Counts {
@@ -109,8 +116,8 @@ impl Row {
     }
 
     fn new(key: Key, subject: Subject, counts: Counts) -> Self {
-        let (charges, outs, backs) = Default::default();
-        Row { key, subject, counts, rates: Rates::default(), charges, outs, backs }
+        let (charges, outs, backs, waits, times) = Default::default();
+        Row { key, subject, counts, rates: Rates::default(), charges, outs, backs, waits, times }
     }
 
     /// Takes over what the row before has seen of the same subject.
@@ -119,6 +126,7 @@ impl Row {
             self.rates = self.counts.since(&before.counts, time);
             (self.charges, self.outs, self.backs) =
                 (before.charges.clone(), before.outs.clone(), before.backs.clone());
+            (self.waits, self.times) = (before.waits.clone(), before.times.clone());
         }
         if matches!(self.subject, Subject::Mount(_)) {
             (self.rates.wait, self.rates.pager, self.rates.p99_us) = (None, None, None);
@@ -126,6 +134,8 @@ impl Row {
         self.charges.push((100.0 * self.charge() as f64 / self.limit().max(1) as f64) as u64);
         self.outs.push(self.rates.out as u64);
         self.backs.push(self.rates.back as u64);
+        self.waits.push(self.rates.wait.unwrap_or(0.0) as u64);
+        self.times.push(time);
         self
     }
 

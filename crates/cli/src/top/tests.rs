@@ -80,11 +80,40 @@ fn a_screen_of_any_size_shows_what_it_has_room_for() {
     let (lines, _) = screen(&mut view, (160, 50), Colours::Some);
     assert!(lines[2].contains("[#####-----]") && lines[2].contains("load.py 1000"), "{lines:#?}");
     for size in [(1, 1), (3, 2), (20, 5), (40, 10), (300, 100)] {
-        for below in [Action::None, press(&mut view, KeyCode::Enter)] {
+        for below in [Action::None, press(&mut view, KeyCode::Enter), press(&mut view, KeyCode::Char('t'))] {
             assert_eq!(below, Action::None);
             screen(&mut view, size, Colours::Some);
         }
     }
+}
+
+/// The charts of the last minutes are as high as there is room, and say since when.
+#[test]
+fn a_timeline_shows_the_last_minutes_of_the_chosen_one() {
+    let mut view = three();
+    let begun = Instant::now();
+    for second in 1..=70 {
+        let groups = vec![group("a", 1, if second > 60 { 40 } else { 20 })];
+        view.take(reading(groups, begun + Duration::from_secs(second)));
+    }
+    press(&mut view, KeyCode::Char('t'));
+    let (lines, _) = screen(&mut view, (80, 40), Colours::None);
+    let at = |text: &str| {
+        lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{lines:#?}"))
+    };
+    assert!(lines[at("1:10 ago")].ends_with(" now"), "{lines:#?}");
+    let (charge, out) = (at(" charge, 100 % of the limit at most"), at(" out, 0/s at most"));
+    assert!(out - charge > 5 && at(" waiting, 0 % at most") > at(" in, 0/s at most"), "{lines:#?}");
+    // The last ten columns are twice as high as those before.
+    let height = |column: usize| {
+        let cells = lines[charge + 1..out].iter().filter_map(|line| line.chars().nth(column));
+        cells.filter(|cell| *cell != ' ').count()
+    };
+    assert_eq!((height(75), height(40) * 2), (out - charge - 1, (out - charge - 1).next_multiple_of(2)));
+    press(&mut view, KeyCode::Enter);
+    press(&mut view, KeyCode::Enter);
+    let (lines, _) = screen(&mut view, (80, 24), Colours::None);
+    assert!(lines.iter().any(|line| line.contains("refaults")), "the summary is back: {lines:#?}");
 }
 
 #[test]

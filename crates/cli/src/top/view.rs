@@ -59,6 +59,8 @@ pub enum Below {
     Summary,
     /// Its processes and devices.
     Members,
+    /// Its last minutes, large.
+    Timeline,
 }
 
 /// What a key asks for beyond the view.
@@ -152,6 +154,11 @@ impl View {
         self.choose(Some(now.saturating_add_signed(by).min(last)));
     }
 
+    /// Shows this below the table, or the summary where it was shown already.
+    fn toggle(&mut self, wanted: Below) {
+        self.below = if self.below == wanted { Below::Summary } else { wanted };
+    }
+
     /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
@@ -169,9 +176,8 @@ impl View {
             KeyCode::PageDown => self.step(10),
             KeyCode::Home => self.step(isize::MIN),
             KeyCode::End => self.step(isize::MAX),
-            KeyCode::Enter => {
-                self.below = if self.below == Below::Summary { Below::Members } else { Below::Summary };
-            }
+            KeyCode::Enter => self.toggle(Below::Members),
+            KeyCode::Char('t') => self.toggle(Below::Timeline),
             KeyCode::Char('s') => {
                 self.sort = self.sort.next();
                 self.arrange();
