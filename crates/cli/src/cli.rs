@@ -1,5 +1,6 @@
 //! The one definition of the command line: help, completions and man pages come from it.
 
+use crate::balance::arguments::BalanceArguments;
 use crate::bench::arguments::BenchArguments;
 use crate::lab::arguments::LabArguments;
 use crate::metrics::MetricsArguments;
@@ -68,6 +69,8 @@ pub enum Command {
     Stats(StatsArguments),
     /// Change the limit of a group, or of a mount, while it runs
     Set(SetArguments),
+    /// Share memory among groups, by their weights, while they run
+    Balance(BalanceArguments),
     /// Stop all processes of a group where they are
     Freeze(FreezeArguments),
     /// Let a frozen group go on

@@ -153,6 +153,9 @@ pub enum Error {
     /// `ps`, `stats`, `set`, `freeze` or `thaw` failed.
     #[error(transparent)]
     Operate(#[from] crate::operate::OperateError),
+    /// `balance` was refused.
+    #[error(transparent)]
+    Balance(#[from] crate::balance::BalanceError),
     /// `top` has no terminal.
     #[error(transparent)]
     Top(#[from] crate::top::TopError),

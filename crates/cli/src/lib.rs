@@ -11,6 +11,7 @@ compile_error!(
 );
 
 mod agent;
+mod balance;
 mod bench;
 mod cgroup;
 mod cli;
@@ -72,6 +73,7 @@ pub fn main() -> i32 {
         Command::Mount(arguments) => mount::mount(&arguments),
         Command::Umount(arguments) => mount::umount(&arguments),
         Command::Swapoff(arguments) => swapoff::swapoff(&arguments),
+        Command::Balance(arguments) => balance::balance(&arguments),
         Command::Ps(arguments) => operate::ps::ps(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Metrics(arguments) => metrics::metrics(&arguments),

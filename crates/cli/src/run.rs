@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     agent,
-    cgroup::{self, Limit},
+    cgroup::Limit,
     container_kills::{self, ContainerKills},
     device_warnings,
     doctor::Findings,
@@ -33,7 +33,9 @@ use crate::{
     front::Front,
     host,
 };
-use folioswap_group::{decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE};
+use folioswap_group::{
+    decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE, seat::WEIGHT_DEFAULT,
+};
 use folioswap_supervisor::{
     self as supervisor, Settings,
     devices::{self, Wanted},
@@ -163,7 +165,8 @@ fn prepare(
         scope,
         folio_orders,
         page_cluster: arguments.group.page_cluster(),
-        description: Description::new(arguments.name.as_deref(), &arguments.command),
+        description: Description::new(arguments.name.as_deref(), &arguments.command)
+            .with_weight(arguments.weight.unwrap_or(WEIGHT_DEFAULT)),
         memory,
         devices,
         file_bytes: limits.file_bytes(),
@@ -209,8 +212,8 @@ fn limit(arguments: &RunArguments, container: Option<&Limit>) -> Result<u64, Err
             Ok(given)
         }
         Some(MemoryArgument::Percent(percent)) => {
-            let whole = cgroup::memory_limit().map_or(ram, |limit| limit.bytes);
-            let given = (whole as f64 * percent / 100.0) as u64;
+            let whole = memory::whole();
+            let given = memory::part(whole, percent);
             if given < size::LIMIT_MIN {
                 return Err(Error::PercentTooSmall {
                     percent,

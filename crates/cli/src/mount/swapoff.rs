@@ -14,10 +14,11 @@ use std::{
     mem::MaybeUninit,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-/// The time between two questions, in nanoseconds.
-const PAUSE_NS: i64 = 20_000_000;
+/// The time between two questions.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The room for an answer, in bytes: the table of devices fits.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -41,7 +42,7 @@ pub fn swapoff(given: &Path, device: &Path) -> Result<i32, Error> {
         errno => failed(errno.to_string()),
     })?;
     loop {
-        if signals.one_came_within(PAUSE_NS) {
+        if signals.one_came_within(PAUSE) {
             // The swapoff ends soon, cancelled or done.
             let _ = removexattr(&directory, SWAPOFF);
         }
@@ -102,9 +103,10 @@ impl Signals {
         }
     }
 
-    /// Waits for one of them, or for so many nanoseconds.
-    pub(crate) fn one_came_within(&self, nanoseconds: i64) -> bool {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    /// Waits for one of them, or for so long.
+    pub(crate) fn one_came_within(&self, time: Duration) -> bool {
+        let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+        let time = libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
         // SAFETY: the set is initialised, no details of the signal are wanted, and the time lives
         // through the call.
         unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) > 0 }

@@ -35,6 +35,7 @@ Examples:
   folioswap set 4711 --memory 512M      the same for that of process 4711
   folioswap set /mnt/build --memory 2G --size 16G
   folioswap set train --weight 4711=400 process 4711 keeps more than others
+  folioswap set train --weight 400      the group does (`folioswap balance`)
 
 The command returns when the group or mount is within the new limit. If it
 does not come so far (memory is locked, or swap is full), or on Ctrl-C, the
@@ -84,22 +85,41 @@ pub struct SetArguments {
     /// The most contents of a mount
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub size: Option<u64>,
-    /// Weight of a process, and of those that it starts from now on, as cgroups have it: 1 to
-    /// 10000, else 100. Near the limit busy processes give memory in inverse proportion; repeatable
-    #[arg(long, value_name = "PID=N", value_parser = parse_weight)]
-    pub weight: Vec<(u32, u32)>,
+    /// Weight as cgroups have it, 1 to 10000, else 100. N: of the group, where `folioswap balance`
+    /// shares memory among several. PID=N: of a process, and of those that it starts from now on;
+    /// near the limit busy processes give memory in inverse proportion. Repeatable
+    #[arg(long, value_name = "[PID=]N", value_parser = parse_weighed)]
+    pub weight: Vec<Weighed>,
 }
 
-/// Reads a process and its weight.
-fn parse_weight(text: &str) -> Result<(u32, u32), String> {
-    let (process, weight) = text.split_once('=').ok_or("give PID=N, e.g. 4711=400")?;
+/// What gets a weight, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighed {
+    /// The group, among groups.
+    Group(u32),
+    /// A process, within its group.
+    Process {
+        /// The process.
+        process: u32,
+        /// Its weight.
+        weight: u32,
+    },
+}
+
+/// Reads what gets which weight.
+fn parse_weighed(text: &str) -> Result<Weighed, String> {
+    let Some((process, weight)) = text.split_once('=') else {
+        return parse_weight(text).map(Weighed::Group);
+    };
     let process = process.parse().ok().filter(|&process: &u32| process > 0);
     let process = process.ok_or("PID is the id of a process (`folioswap stats` lists them)")?;
-    let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
-    Ok((
-        process,
-        weight.ok_or_else(|| format!("N is a weight, 1 to {WEIGHT_MAX}; the default is {WEIGHT_DEFAULT}"))?,
-    ))
+    Ok(Weighed::Process { process, weight: parse_weight(weight)? })
+}
+
+/// Reads a weight.
+pub fn parse_weight(text: &str) -> Result<u32, String> {
+    let weight = text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    weight.ok_or_else(|| format!("N is a weight, 1 to {WEIGHT_MAX}; the default is {WEIGHT_DEFAULT}"))
 }
 
 #[derive(Args)]

@@ -14,15 +14,39 @@ use folioswap_supervisor::{
 };
 use std::ffi::OsStr;
 
+/// Where a group is asked for a change, and what messages call it.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The abstract name of its socket.
+    socket: String,
+    /// Its name, and the process id of its supervisor.
+    target: String,
+}
+
+impl From<&Group> for Address {
+    fn from(group: &Group) -> Self {
+        let target = format!("{} ({})", group.description.name, group.supervisor());
+        Address { socket: group.socket.clone(), target }
+    }
+}
+
 /// Asks a group for a change and waits for its end. Returns the charge of the group then. While
 /// the command waits, its end takes the change back.
 ///
 /// # Errors
 /// [`OperateError`]; the group is as before.
 pub fn ask(group: &Group, change: Change) -> Result<u64, OperateError> {
-    let target = || format!("{} ({})", group.description.name, group.supervisor());
+    ask_at(&group.into(), change)
+}
+
+/// [`ask`] for threads, which cannot have the memories of a group.
+///
+/// # Errors
+/// [`OperateError`]; the group is as before.
+pub fn ask_at(address: &Address, change: Change) -> Result<u64, OperateError> {
+    let target = || address.target.clone();
     let system = |errno: rustix::io::Errno| OperateError::System { target: target(), source: errno.into() };
-    let socket = wire::connect_to(&group.socket).map_err(system)?;
+    let socket = wire::connect_to(&address.socket).map_err(system)?;
     wire::send(&socket, &Message::new(Kind::Change, change.pack()), &[]).map_err(system)?;
     let Some(answer) = wire::receive(&socket).map_err(system)? else {
         return Err(OperateError::Ended(target()));

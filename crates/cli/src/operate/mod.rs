@@ -61,7 +61,7 @@ pub enum OperateError {
     )]
     NoSize(String),
     /// A mount has no processes.
-    #[error("{} is a mount: only the processes of a group have weights", .0.display())]
+    #[error("{} is a mount: only a group and its processes have weights", .0.display())]
     NoWeight(PathBuf),
     /// A mount cannot do that.
     #[error("{} is a mount: only the processes of a group can be frozen; stop the programs that use it", .0.display())]

@@ -2,7 +2,7 @@
 
 use super::{
     OperateError,
-    arguments::SetArguments,
+    arguments::{SetArguments, Weighed},
     change,
     mounts::{self, MountSnapshot},
     targets::{self, Target},
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
 /// The time between two questions to a mount.
-const PAUSE_NS: i64 = 5_000_000;
+const PAUSE: Duration = Duration::from_millis(5);
 /// The old limit of a mount holds again when no content has left for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,8 +46,12 @@ pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
             if let Some(bytes) = arguments.memory {
                 change::ask(&group, Change::Limit(bytes))?;
             }
-            for &(process, weight) in &arguments.weight {
-                change::ask(&group, Change::Weight { process, weight })?;
+            for &weighed in &arguments.weight {
+                let change = match weighed {
+                    Weighed::Group(weight) => Change::GroupWeight(weight),
+                    Weighed::Process { process, weight } => Change::Weight { process, weight },
+                };
+                change::ask(&group, change)?;
             }
         }
         Target::Mount(point) if !arguments.weight.is_empty() => {
@@ -120,7 +124,7 @@ fn settle(point: &MountPoint, bytes: u64, signals: &Signals) -> Result<(), Opera
             );
             return Err(refused(point, reason));
         }
-        if signals.one_came_within(PAUSE_NS) {
+        if signals.one_came_within(PAUSE) {
             return Err(refused(point, "interrupted; the old limit holds".to_owned()));
         }
     }

@@ -168,6 +168,10 @@ pub struct RunArguments {
     /// Name for `folioswap ps`, `top`, `set` and the like [default: that of the program]
     #[arg(long, value_name = "NAME", value_parser = folioswap_supervisor::ipc::description::parse_name)]
     pub name: Option<String>,
+    /// Weight of the group where `folioswap balance` shares memory among several, 1 to 10000
+    /// [default: 100]
+    #[arg(long, value_name = "N", value_parser = crate::operate::arguments::parse_weight)]
+    pub weight: Option<u32>,
     /// Print the ten figures that matter most to standard error when CMD ends; =all: all
     #[arg(long, value_parser = StatsParser, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
     pub stats: Option<StatsArgument>,

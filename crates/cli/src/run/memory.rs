@@ -1,5 +1,6 @@
 //! The value of `--memory`: a size, or a part of what there is.
 
+use crate::{cgroup, host};
 use folioswap_supervisor::size::{self, SizeError};
 
 /// A limit as the user asks for it.
@@ -9,6 +10,26 @@ pub enum MemoryArgument {
     Bytes(u64),
     /// So many percent of the cgroup's limit, or of the machine's RAM.
     Percent(f64),
+}
+
+/// What a percentage is of: the cgroup's limit, else the machine's RAM, in bytes.
+pub fn whole() -> u64 {
+    cgroup::memory_limit().map_or_else(host::memory_bytes, |limit| limit.bytes)
+}
+
+/// So many percent of an amount, in bytes.
+pub fn part(whole: u64, percent: f64) -> u64 {
+    (whole as f64 * percent / 100.0) as u64
+}
+
+impl MemoryArgument {
+    /// The amount in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            MemoryArgument::Bytes(bytes) => bytes,
+            MemoryArgument::Percent(percent) => part(whole(), percent),
+        }
+    }
 }
 
 /// Why a value of `--memory` was not understood.

@@ -19,6 +19,8 @@ pub enum Change {
         /// Its weight, 1 to [`WEIGHT_MAX`](crate::seat::WEIGHT_MAX).
         weight: u32,
     },
+    /// Another weight of the group among groups, 1 to [`WEIGHT_MAX`](crate::seat::WEIGHT_MAX).
+    GroupWeight(u32),
 }
 
 impl Change {
@@ -29,6 +31,7 @@ impl Change {
             Change::Freeze => [1, 0, 0],
             Change::Thaw => [2, 0, 0],
             Change::Weight { process, weight } => [3, process as u64, weight as u64],
+            Change::GroupWeight(weight) => [4, weight as u64, 0],
         }
     }
 
@@ -41,6 +44,7 @@ impl Change {
             [3, process, weight] if weight > 0 && weight <= WEIGHT_MAX as u64 => {
                 Change::Weight { process: process as u32, weight: weight as u32 }
             }
+            [4, weight, _] if weight > 0 && weight <= WEIGHT_MAX as u64 => Change::GroupWeight(weight as u32),
             _ => return None,
         })
     }

@@ -19,12 +19,19 @@ fn how_a_swapoff_ended_fits_a_message() {
 
 #[test]
 fn changes_and_their_ends_fit_a_message() {
-    for change in
-        [Change::Limit(u64::MAX), Change::Freeze, Change::Thaw, Change::Weight { process: 7, weight: 10_000 }]
-    {
+    for change in [
+        Change::Limit(u64::MAX),
+        Change::Freeze,
+        Change::Thaw,
+        Change::Weight { process: 7, weight: 10_000 },
+        Change::GroupWeight(7),
+    ] {
         assert_eq!(Change::unpack(change.pack()), Some(change));
     }
-    assert_eq!([[3, 7, 0], [3, 7, 10_001], [4, 0, 0]].map(Change::unpack), [None; 3]);
+    assert_eq!(
+        [[3, 7, 0], [3, 7, 10_001], [4, 0, 0], [4, 10_001, 0], [5, 0, 0]].map(Change::unpack),
+        [None; 5]
+    );
     for end in [
         ChangeEnd::Done { charge: 1 << 40 },
         ChangeEnd::NotPermitted,

@@ -1,7 +1,8 @@
-//! What a group says of itself to processes that look: its name, its program, and since when it
-//! runs. None of it decides anything.
+//! What a group says of itself to processes that look: its name, its program, since when it runs,
+//! and its weight among groups. None of it decides anything in the group.
 
 use super::wire;
+use folioswap_group::seat::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use rustix::{fd::OwnedFd, io::Errno};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -24,6 +25,14 @@ pub struct Description {
     pub command: String,
     /// When the group began, in seconds since 1970.
     pub started_unix: u64,
+    /// The weight of the group among groups (`folioswap balance`), 1 to [`WEIGHT_MAX`].
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+}
+
+/// The weight of groups that say nothing of one: those of earlier builds.
+const fn default_weight() -> u32 {
+    WEIGHT_DEFAULT
 }
 
 /// Why a name was refused.
@@ -67,7 +76,14 @@ impl Description {
             name: name.map_or_else(program, str::to_owned),
             command: words.join(" ").chars().take(COMMAND_MAX).collect(),
             started_unix: started.as_secs(),
+            weight: WEIGHT_DEFAULT,
         }
+    }
+
+    /// The same with another weight.
+    pub const fn with_weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
     }
 
     /// A descriptor that carries the description.
@@ -80,7 +96,7 @@ impl Description {
     }
 
     /// The inverse of [`Description::to_text`]. Another process may have written the text: all its
-    /// control characters are gone, and it is as long as at most.
+    /// control characters are gone, it is as long as at most, and the weight is one.
     ///
     /// # Errors
     /// `EPROTO` for a text that is no description.
@@ -93,6 +109,7 @@ impl Description {
                 line.chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).filter(is_shown).collect();
             *line = line.chars().take(most).collect();
         }
+        description.weight = description.weight.clamp(1, WEIGHT_MAX);
         Ok(description)
     }
 }

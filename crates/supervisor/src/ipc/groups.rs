@@ -105,6 +105,11 @@ fn names() -> BTreeSet<String> {
         .collect()
 }
 
+/// Whether a group has this socket, also one that does not answer.
+pub fn has_socket(name: &str) -> bool {
+    names().contains(name)
+}
+
 /// The answer of a group to a query.
 pub struct Answer {
     /// The user whose group it is, by the kernel's word.

@@ -59,6 +59,10 @@ impl Supervisor {
                 Change::Freeze => Some(self.freeze()),
                 Change::Thaw => Some(self.thaw(now)),
                 Change::Weight { process, weight } => Some(self.set_weight(process, weight)),
+                Change::GroupWeight(weight) => {
+                    self.settings.description.weight = weight;
+                    Some(ChangeEnd::Done { charge: self.settings.memory.group().certain_charge_bytes() })
+                }
             }
         } else {
             Some(ChangeEnd::NotPermitted)

@@ -17,6 +17,7 @@ impl GroupSnapshot {
             "uid": self.owner,
             "command": self.command,
             "started_unix": self.started_unix,
+            "weight": self.weight,
             "state": self.state,
             "scope": self.scope,
             "limit_bytes": self.limit,

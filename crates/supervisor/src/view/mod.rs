@@ -81,6 +81,8 @@ pub struct GroupSnapshot {
     pub command: String,
     /// Since when it runs, in seconds since 1970, as it says.
     pub started_unix: u64,
+    /// Its weight among groups.
+    pub weight: u32,
     /// What it is doing.
     pub state: State,
     /// `total` or `resident`.
@@ -129,6 +131,7 @@ impl GroupSnapshot {
             owner: group.owner,
             command: group.description.command.clone(),
             started_unix: group.description.started_unix,
+            weight: group.description.weight,
             state,
             scope: decisions.scope().name(),
             limit: decisions.limit_bytes(),
