@@ -151,11 +151,16 @@ install() { # installs the programs that the tests run
     done
     [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
+    # The Python package and py-spy get environments of their own.
+    python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
+    [ ${#wanted[@]} -eq 0 ] || install_packages "${wanted[@]}"
     if ! { [ -x target/tools/bin/py-spy ] || command -v py-spy || { python3 -m venv target/tools && target/tools/bin/pip install -q py-spy; }; } \
         >"$logs/py-spy" 2>&1; then
         echo "py-spy could not be installed; its test is skipped"
     fi
-    [ ${#wanted[@]} -gt 0 ] || return 0
+}
+install_packages() { # PACKAGE...: by apt, where that may be done
+    local wanted=("$@")
     say "installing ${wanted[*]}"
     if [ -n "${FOLIOSWAP_NO_APT:-}" ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
         echo "not installed (that takes root and apt); the tests that need them are skipped: ${wanted[*]}"
