@@ -4,10 +4,8 @@
 //! Whoever ends this process ends the connections of its threads, and the groups whose changes are
 //! under way take them back.
 
-use crate::operate::{
-    OperateError,
-    change::{self, Address},
-};
+use super::partners::Partner;
+use crate::operate::{OperateError, change};
 use folioswap_group::protocol::Change;
 use std::{
     collections::HashMap,
@@ -19,6 +17,8 @@ use std::{
 pub struct Ended {
     /// The socket of the group.
     pub socket: String,
+    /// Its name.
+    pub name: String,
     /// The limit before, in bytes.
     pub from: u64,
     /// The limit that was asked for.
@@ -47,20 +47,18 @@ impl Changes {
         self.under_way.get(socket).copied()
     }
 
-    /// Asks a group for another limit, unless a change of it is under way.
-    pub fn begin(&mut self, socket: &str, address: Address, from: u64, to: u64) {
-        if self.under_way.contains_key(socket) {
-            return;
-        }
-        let (name, sender) = (socket.to_owned(), self.sender.clone());
+    /// Asks a group, of which no change is under way, for another limit.
+    pub fn begin(&mut self, partner: &Partner, to: u64) {
+        let (from, address) = (partner.limit, partner.address.clone());
+        let (socket, name, sender) = (partner.socket.clone(), partner.name.clone(), self.sender.clone());
         let work = move || {
             let end = change::ask_at(&address, Change::Limit(to));
             // Without a receiver the program is ending.
-            let _ = sender.send(Ended { socket: name, from, to, end });
+            let _ = sender.send(Ended { socket, name, from, to, end });
         };
         // Without a thread nothing changes; the next look tries again.
         if thread::Builder::new().name("change".to_owned()).spawn(work).is_ok() {
-            self.under_way.insert(socket.to_owned(), from.max(to));
+            self.under_way.insert(partner.socket.clone(), from.max(to));
         }
     }
 

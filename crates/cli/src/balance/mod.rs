@@ -21,7 +21,7 @@ use folioswap_supervisor::{
     processes::peer,
     size::{self, LIMIT_MIN},
 };
-use partners::{Known, Partner, Partners};
+use partners::{Known, Partner};
 use plan::Party;
 use rustix::{
     fd::OwnedFd,
@@ -29,11 +29,13 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
     process::geteuid,
 };
-use std::{collections::HashSet, io::Write, iter, time::Instant};
+use std::{collections::HashSet, io::Write, time::Instant};
 
 /// Limits are changed by at least this part of themselves, and at least so many bytes.
 const STEP_PART: u64 = 16;
 const STEP_MIN: u64 = 2 << 20;
+/// They are lowered by at most this part of themselves at a time.
+const LOWER_PART: u64 = 4;
 
 /// Why nothing is balanced.
 #[derive(Debug, thiserror::Error)]
@@ -141,46 +143,50 @@ impl Balance<'_> {
     /// Looks at the groups, and begins what changes there are to make. Returns what there is to
     /// say.
     fn look(&mut self) -> Vec<String> {
+        let now = Instant::now();
+        // Before the look, so that a group that has refused rests in it.
         let ended = self.changes.take_ended();
+        let mut lines: Vec<String> = ended.iter().filter_map(|ended| self.note(ended, now)).collect();
         let names = self.names;
-        let partners = self.known.look(Instant::now(), |group| weight(names, group));
-        let mut lines: Vec<String> =
-            ended.into_iter().filter_map(|ended| self.note(&ended, &partners.able)).collect();
-        let is_empty = partners.able.is_empty() && partners.others == 0;
+        let partners = self.known.look(now, |group| weight(names, group));
+        let silent = partners.silent.iter().map(|(socket, limit)| self.held(socket, *limit));
+        let others = silent.fold(partners.ending, u64::saturating_add);
+        let is_empty = partners.able.is_empty() && others == 0;
         if is_empty && !std::mem::replace(&mut self.warned.that_none_runs, is_empty) {
             lines.push("no such group runs yet; waiting".to_owned());
         }
         self.warned.that_none_runs = is_empty;
         let parties: Vec<Party> = partners.able.iter().map(|partner| partner.party).collect();
-        let wanted = plan::allot(self.total.saturating_sub(partners.others), &parties);
-        lines.extend(self.warning(&wanted, partners.others));
-        self.settle(&partners, &wanted);
+        let wanted = plan::allot(self.total.saturating_sub(others), &parties);
+        lines.extend(self.warning(&wanted, others));
+        self.settle(&partners.able, others, &wanted);
         lines
     }
 
-    /// Asks for the limits that are wanted: for higher ones as far as there is room by now.
-    fn settle(&mut self, partners: &Partners, wanted: &[u64]) {
-        let held = |partner: &Partner| {
-            self.changes.most(&partner.socket).map_or(partner.limit, |most| most.max(partner.limit))
-        };
-        let limits = partners.able.iter().map(held);
-        let sum = limits.chain(iter::once(partners.others)).fold(0, u64::saturating_add);
+    /// The most that the limit of a group may be, which is this as it was last seen.
+    fn held(&self, socket: &str, limit: u64) -> u64 {
+        self.changes.most(socket).map_or(limit, |most| most.max(limit))
+    }
+
+    /// Asks for the limits that are wanted: for higher ones as far as there is room by now, for
+    /// lower ones by a part at a time, so that none takes long.
+    fn settle(&mut self, partners: &[Partner], others: u64, wanted: &[u64]) {
+        let limits = partners.iter().map(|partner| self.held(&partner.socket, partner.limit));
+        let sum = limits.fold(others, u64::saturating_add);
         let mut spare = self.total.saturating_sub(sum);
-        let pairs = || partners.able.iter().zip(wanted.iter().copied());
-        let rises = pairs().filter_map(|(partner, wanted)| rise(partner, wanted));
+        let idle = |(partner, _): &(&Partner, u64)| self.changes.most(&partner.socket).is_none();
+        let pairs: Vec<(&Partner, u64)> = partners.iter().zip(wanted.iter().copied()).filter(idle).collect();
+        let rises = pairs.iter().filter_map(|(partner, wanted)| rise(partner, *wanted));
         let lacks_room = sum > self.total || rises.fold(0, u64::saturating_add) > spare;
-        for (partner, wanted) in pairs() {
-            let by = partner.limit.saturating_sub(wanted);
-            if by >= step(partner.limit) || (lacks_room && by > 0) {
-                self.changes.begin(&partner.socket, partner.address.clone(), partner.limit, wanted);
-            }
-        }
-        for (partner, wanted) in pairs() {
-            let by = rise(partner, wanted).unwrap_or(0).min(spare);
-            if by >= step(partner.limit) && self.changes.most(&partner.socket).is_none() {
-                spare -= by;
-                let to = partner.limit + by;
-                self.changes.begin(&partner.socket, partner.address.clone(), partner.limit, to);
+        for (partner, wanted) in pairs {
+            let (limit, step) = (partner.limit, step(partner.limit));
+            let lower = limit.saturating_sub(wanted).min((limit / LOWER_PART).max(step));
+            let higher = rise(partner, wanted).unwrap_or(0).min(spare);
+            if lower >= step || (lacks_room && lower > 0) {
+                self.changes.begin(partner, limit - lower);
+            } else if higher >= step {
+                spare -= higher;
+                self.changes.begin(partner, limit + higher);
             }
         }
     }
@@ -200,24 +206,30 @@ impl Balance<'_> {
     }
 
     /// Notes how a change has ended; returns what there is to say.
-    fn note(&mut self, ended: &Ended, partners: &[Partner]) -> Option<String> {
-        let name = partners.iter().find(|partner| partner.socket == ended.socket)?.name.as_str();
+    fn note(&mut self, ended: &Ended, now: Instant) -> Option<String> {
         match &ended.end {
-            Ok(_) => Some(format!("{name}: {} -> {}", size::short(ended.from), size::short(ended.to))),
-            Err(OperateError::Ended(_)) => None,
-            Err(error) => {
-                let reason = error.to_string();
-                self.known.refused(&ended.socket, &reason).then_some(reason)
+            Ok(_) => {
+                self.known.changed(&ended.socket, ended.to);
+                let (from, to) = (size::short(ended.from), size::short(ended.to));
+                Some(format!("{}: {from} -> {to}", ended.name))
             }
+            // It was somebody else's, or the last one.
+            Err(OperateError::Busy(_) | OperateError::Ended(_)) => None,
+            Err(error) => self.known.refused(&ended.socket, ended.from, now).then(|| error.to_string()),
         }
     }
 }
 
-/// The weight of a group that takes part. Without names those of our own user do.
+/// The weight of a group that takes part: one of our own user, which has one of the names if there
+/// are some.
 fn weight(names: &[(String, Option<u32>)], group: &Group) -> Option<u32> {
+    // Root too: what another user's group says of itself must not decide over ours.
+    if group.owner != geteuid().as_raw() {
+        return None;
+    }
     let own = group.description.weight;
     if names.is_empty() {
-        return (group.owner == geteuid().as_raw()).then_some(own);
+        return Some(own);
     }
     let named = names.iter().find(|(name, _)| *name == group.description.name)?;
     Some(named.1.unwrap_or(own))

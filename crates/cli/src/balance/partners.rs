@@ -22,8 +22,10 @@ const MEMORY_OF_NEED: Duration = Duration::from_secs(3);
 const ROOM: u64 = 16 << 20;
 /// What a group gets above memory that cannot leave: this, and an eighth of it.
 const ROOM_OF_UNMANAGED: u64 = 4 << 20;
-/// How long a group whose change was refused is not asked again.
+/// How long a group whose change was refused is not asked again; twice as long after each further
+/// refusal, up to 32 times as long.
 const REST: Duration = Duration::from_secs(10);
+const DOUBLINGS_MAX: u32 = 5;
 
 /// What was seen of a group.
 struct Seen {
@@ -34,8 +36,8 @@ struct Seen {
     rests_until: Option<Instant>,
     /// The limit at the last look.
     limit: u64,
-    /// The last refusal that was said.
-    said: String,
+    /// The refusals since a change was made.
+    refusals: u32,
 }
 
 /// A group that can be asked for another limit.
@@ -53,8 +55,10 @@ pub struct Partner {
 pub struct Partners {
     /// Those that can be asked.
     pub able: Vec<Partner>,
-    /// The bytes of those that cannot: they are ending, or did not answer in time.
-    pub others: u64,
+    /// The bytes of those that are ending.
+    pub ending: u64,
+    /// The sockets and the limits of those that did not answer in time.
+    pub silent: Vec<(String, u64)>,
 }
 
 /// What is known of the groups.
@@ -64,15 +68,15 @@ pub struct Known(HashMap<String, Seen>);
 impl Known {
     /// Looks at the groups that take part, with the weight that `weight` gives them.
     pub fn look(&mut self, now: Instant, weight: impl Fn(&Group) -> Option<u32>) -> Partners {
-        let (mut able, mut others, mut seen) = (Vec::new(), 0_u64, Vec::new());
+        let (mut able, mut silent, mut ending, mut seen) = (Vec::new(), Vec::new(), 0_u64, Vec::new());
         for group in groups::running(None).unwrap_or_default() {
             let Some(weight) = weight(&group) else { continue };
+            seen.push(group.socket.clone());
             let snapshot = GroupSnapshot::read(&group);
             if snapshot.state == State::Ending {
-                others = others.saturating_add(snapshot.charge);
+                ending = ending.saturating_add(snapshot.charge);
                 continue;
             }
-            seen.push(group.socket.clone());
             able.push(self.partner(&group, snapshot, weight, now));
         }
         // A group that is stopped, or starved, does not answer in time and keeps its limit.
@@ -80,11 +84,11 @@ impl Known {
             let is_seen = seen.contains(socket);
             let is_silent = !is_seen && groups::has_socket(socket);
             if is_silent {
-                others = others.saturating_add(known.limit);
+                silent.push((socket.clone(), known.limit));
             }
             is_seen || is_silent
         });
-        Partners { able, others }
+        Partners { able, ending, silent }
     }
 
     fn partner(&mut self, group: &Group, snapshot: GroupSnapshot, weight: u32, now: Instant) -> Partner {
@@ -97,7 +101,7 @@ impl Known {
             needs_more_until: None,
             rests_until: None,
             limit,
-            said: String::new(),
+            refusals: 0,
         });
         let time = now.duration_since(seen.at).as_secs_f64();
         if swapped.saturating_sub(seen.swapped) as f64 > SWAPS as f64 * time {
@@ -122,10 +126,21 @@ impl Known {
         Partner { name, socket, address: group.into(), limit, party }
     }
 
-    /// Notes that a group refused a change; returns whether that is news.
-    pub fn refused(&mut self, socket: &str, reason: &str) -> bool {
+    /// Notes that a group refused a change, so that this limit holds again: it rests. Returns
+    /// whether that is news.
+    pub fn refused(&mut self, socket: &str, limit: u64, now: Instant) -> bool {
         let Some(seen) = self.0.get_mut(socket) else { return false };
-        seen.rests_until = Some(Instant::now() + REST);
-        std::mem::replace(&mut seen.said, reason.to_owned()) != reason
+        seen.limit = limit;
+        seen.rests_until = Some(now + REST * 2_u32.pow(seen.refusals.min(DOUBLINGS_MAX)));
+        seen.refusals = seen.refusals.saturating_add(1);
+        seen.refusals == 1
+    }
+
+    /// Notes that a group has made a change: this limit holds, also where it does not answer at the
+    /// next look.
+    pub fn changed(&mut self, socket: &str, limit: u64) {
+        if let Some(seen) = self.0.get_mut(socket) {
+            (seen.limit, seen.refusals) = (limit, 0);
+        }
     }
 }

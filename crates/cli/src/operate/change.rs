@@ -54,18 +54,20 @@ pub fn ask_at(address: &Address, change: Change) -> Result<u64, OperateError> {
     let is_end = answer.message.kind() == Some(Kind::ChangeEnd);
     match ChangeEnd::unpack(answer.message.words).filter(|_| is_end) {
         Some(ChangeEnd::Done { charge }) => Ok(charge),
+        Some(ChangeEnd::Busy) => Err(OperateError::Busy(target())),
         end => Err(OperateError::Refused { target: target(), reason: reason(end, change) }),
     }
 }
 
 fn reason(end: Option<ChangeEnd>, change: Change) -> String {
     match end {
-        None | Some(ChangeEnd::Done { .. }) => "its folioswap speaks another version".to_owned(),
+        None | Some(ChangeEnd::Done { .. } | ChangeEnd::Busy) => {
+            "its folioswap speaks another version".to_owned()
+        }
         Some(ChangeEnd::NotPermitted) => {
             "only root or the user whose group it is may change it, and no process of the group itself"
                 .to_owned()
         }
-        Some(ChangeEnd::Busy) => "another change of its limit is under way; wait for it".to_owned(),
         Some(ChangeEnd::TooSmall { least }) => format!("the least limit is {}", size::show(least)),
         Some(ChangeEnd::NoRoom { charge }) => {
             let asked = if let Change::Limit(bytes) = change { bytes } else { 0 };

@@ -84,6 +84,9 @@ pub enum OperateError {
         /// The reason, and the remedy.
         reason: String,
     },
+    /// The group is making another change of its limit.
+    #[error("{0}: another change of its limit is under way; wait for it")]
+    Busy(String),
     /// The group ended meanwhile.
     #[error("{0}: the group has ended")]
     Ended(String),

@@ -127,11 +127,12 @@ pub struct Answer {
 /// Asks a group for its memories and waits for at most `patience`.
 ///
 /// # Errors
-/// `ECONNREFUSED` when no such group runs, `EAGAIN` when it does not answer in time, `EPROTO` for
+/// `ECONNREFUSED` when no such group runs, `EAGAIN` when it does not answer in time or has too many
+/// connections waiting, `EPROTO` for
 /// another answer, `EINVAL` for a group of another version, `EPERM` when neither root nor our own
 /// user offers that name: whoever may open sockets may call one as a group is called.
 pub fn query(name: &str, patience: Duration) -> Result<Answer, Errno> {
-    let socket = wire::connect_to(name)?;
+    let socket = wire::connect_at_once(name)?;
     let owner = peer::user_of(&socket)?;
     let own = rustix::process::geteuid();
     if !(owner.is_root() || own.is_root() || owner == own) {

@@ -93,6 +93,19 @@ pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// [`connect_to`], but a listener that has as many connections waiting as it takes is not waited
+/// for: whoever may open sockets may listen under a name like a group's.
+///
+/// # Errors
+/// As [`connect_to`]; `EAGAIN` for such a listener.
+pub fn connect_at_once(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket)
+}
+
 /// Sends one message with at most `DESCRIPTORS_MAX` descriptors, without waiting.
 ///
 /// # Errors

@@ -38,3 +38,24 @@ fn what_is_no_message_is_an_error() {
     rustix::io::write(&a, b"hello").expect("sent");
     assert!(matches!(receive(&b), Err(Errno::PROTO)));
 }
+
+/// A listener whose queue is full is passed over, not waited for; one with room is connected to,
+/// and the socket waits for answers as any other.
+#[test]
+fn a_listener_with_a_full_queue_is_not_waited_for() {
+    let name = new_name().expect("a name");
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .expect("a socket");
+    bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name")).expect("bound");
+    listen(&listener, 0).expect("listens");
+    let first = connect_at_once(&name).expect("the queue has room for one");
+    let (done, ended) = std::sync::mpsc::channel();
+    let asked = name.clone();
+    std::thread::spawn(move || done.send(connect_at_once(&asked).map(drop)));
+    let second = ended.recv_timeout(std::time::Duration::from_secs(20)).expect("nobody waits");
+    assert_eq!(second, Err(Errno::AGAIN));
+    let flags = rustix::fs::fcntl_getfl(&first).expect("flags");
+    assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "its answers are waited for");
+    drop(listener);
+    assert_eq!(connect_at_once(&name).map(drop), Err(Errno::CONNREFUSED));
+}
