@@ -142,7 +142,7 @@ tests_of_crates() { # the names of all test targets but those of the acceptance 
 
 install() { # installs the programs that the tests run
     local wanted=() command package pair
-    for pair in cc:gcc c++:g++ python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
+    for pair in cc:gcc c++:g++ make:make git:git xz:xz-utils python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils valgrind:valgrind \
         openssl:openssl sha256sum:coreutils setpriv:util-linux setcap:libcap2-bin musl-gcc:musl-tools nm:binutils fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl tmux:tmux shellcheck:shellcheck cmake:cmake pkg-config:pkg-config \
         bwrap:bubblewrap gdb:gdb chromium:chromium firefox-esr:firefox-esr; do

@@ -1,6 +1,8 @@
 //! Finds and makes the programs that the tests run.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -56,6 +58,34 @@ pub fn refused(output: &Output, status: i32, words: &[&str]) {
     let lower = text.to_lowercase();
     for word in words {
         assert!(lower.contains(&word.to_lowercase()), "{word:?} is missing in: {text}");
+    }
+}
+
+/// A copy of folioswap that every user may execute, removed on drop. The tree itself may lie where
+/// others may not look.
+pub struct ForEverybody(PathBuf);
+
+impl ForEverybody {
+    /// Makes the copy; `name` tells the tests of a process apart.
+    ///
+    /// # Panics
+    /// When there is no room for it.
+    pub fn new(name: &str) -> Self {
+        let copy = ForEverybody(format!("/var/tmp/folioswap-acc-{name}-{}.copy", std::process::id()).into());
+        fs::copy(folioswap(), &copy.0).expect("copied");
+        fs::set_permissions(&copy.0, fs::Permissions::from_mode(0o755)).expect("chmod");
+        copy
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ForEverybody {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
     }
 }
 

@@ -1,7 +1,7 @@
 //! A wrong request is refused with a clear message, and nothing is started by half.
 
 use folioswap_acceptance::job::{self, Engine, Job, Outcome};
-use folioswap_acceptance::programs::{self, c_program, refused, run_folioswap};
+use folioswap_acceptance::programs::{self, ForEverybody, c_program, refused, run_folioswap};
 use folioswap_acceptance::{MIB, skip};
 use std::ffi::OsStr;
 use std::fs;
@@ -427,16 +427,6 @@ fn as_nobody(folioswap: &Path, words: &[&str]) -> Outcome {
     Job::new(command).user(65534).under(Engine::Nothing)
 }
 
-/// A copy of folioswap that every user may execute.
-fn copy_for_everybody(scratch: &ScratchDirectory) -> PathBuf {
-    let copy = scratch.file("folioswap");
-    fs::copy(programs::folioswap(), &copy).expect("copy");
-    for path in [&scratch.0, &copy] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
-    }
-    copy
-}
-
 /// What cannot be compared without root is refused at once, with the way out.
 #[test]
 fn a_comparison_without_root() {
@@ -444,8 +434,8 @@ fn a_comparison_without_root() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root can become a user without permission");
     }
-    let scratch = ScratchDirectory::new("bench");
-    let copy = copy_for_everybody(&scratch);
+    let copy = ForEverybody::new("peer");
+    let copy = copy.path();
     let small = ["bench", "touch", "--size", "32M", "--limit", "16M", "--rounds", "1", "--kind", "zero"];
     let words = [&small[..], &["--phases", "fill", "--peer", "kernel"]].concat();
     // Without permission for folioswap nothing is compared: that is said once.
@@ -479,8 +469,8 @@ fn no_permission_for_userfaultfd() {
     if allowed.trim() == "1" || open {
         skip!("everybody may use userfaultfd here");
     }
-    let scratch = ScratchDirectory::new("nobody");
-    let copy = copy_for_everybody(&scratch);
+    let copy = ForEverybody::new("plain");
+    let copy = copy.path();
     let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
     assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
     assert!(outcome.stderr.contains("userfaultfd"), "{}", outcome.describe());
@@ -501,8 +491,8 @@ fn file_capabilities_of_the_command_are_no_permission() {
     if unsafe { libc::geteuid() } != 0 {
         skip!("only root can give a file capabilities");
     }
-    let scratch = ScratchDirectory::new("setcap");
-    let copy = copy_for_everybody(&scratch);
+    let copy = ForEverybody::new("owned");
+    let copy = copy.path();
     let given = Command::new("setcap").arg("cap_sys_ptrace+ep").arg(&copy).status();
     if !given.is_ok_and(|status| status.success()) {
         skip!("setcap is not there, or the file system has no capabilities");

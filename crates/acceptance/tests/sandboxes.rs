@@ -154,7 +154,7 @@ fn gdb() {
         gdb
     });
     let said = text(&output);
-    assert!(output.status.success() && said.contains("0x") && said.contains("$1 = "), "{said}");
+    assert!(output.status.success() && said.contains("#0 ") && said.contains("$1 = "), "{said}");
     assert!(!said.contains("Cannot access memory"), "{said}");
 }
 

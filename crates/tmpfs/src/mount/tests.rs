@@ -15,7 +15,8 @@ fn a_limit_is_never_shared_out_twice() {
 
 #[test]
 fn a_file_system_is_known_by_its_number() {
-    let root = rustix::fs::stat("/").expect("there is a root");
-    assert!(is_mounted((rustix::fs::major(root.st_dev), rustix::fs::minor(root.st_dev))));
+    // The root of a chroot need not be a mount that is seen from within.
+    let proc = rustix::fs::stat("/proc").expect("there is /proc");
+    assert!(is_mounted((rustix::fs::major(proc.st_dev), rustix::fs::minor(proc.st_dev))));
     assert!(!is_mounted((u32::MAX, 0)));
 }
