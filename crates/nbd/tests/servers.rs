@@ -19,24 +19,13 @@ fn connect(dir: &TestDir, settings: Settings) -> Client {
     plain_client(&dir.uri(""), settings).expect("connected")
 }
 
-/// Whether a server writes zeroes when it says that it does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Zeroes {
-    AsOffered,
-    /// nbd-server 3.26 (Debian 13) offers the command, and answers it with EINVAL.
-    MayBeRefused,
-}
-
 /// Random operations on blocks, many at a time, against a plain copy. The copy changes when an
 /// operation is made, because no two operations under way overlap.
-fn exercise(client: &Client, rounds: u64, zeroes: Zeroes) {
+fn exercise(client: &Client, rounds: u64) {
     let blocks = 256_u64;
     let mut copy = vec![0_u8; (blocks * BLOCK) as usize];
     let flags = client.agreed().flags;
-    let zeroed = client.write_zeroes(0, copy.len() as u32);
-    let writes_zeroes =
-        flags.has(ExportFlags::WRITE_ZEROES) && (zeroes == Zeroes::AsOffered || zeroed.is_ok());
-    zeroed.or_else(|_| client.write(0, copy.clone(), 0)).expect("zeroed");
+    client.write_zeroes(0, copy.len() as u32).or_else(|_| client.write(0, copy.clone(), 0)).expect("zeroed");
     let mut random = 88_172_645_463_325_252_u64;
     let mut next = move || {
         random ^= random << 13;
@@ -60,21 +49,21 @@ fn exercise(client: &Client, rounds: u64, zeroes: Zeroes) {
                     copy[range].copy_from_slice(&filled);
                     (operation(Command::Write, fua, filled), None)
                 }
-                3 if writes_zeroes => {
+                3 if flags.has(ExportFlags::WRITE_ZEROES) => {
                     copy[range].fill(0);
                     (operation(Command::WriteZeroes, fua, vec![]), None)
                 }
                 _ => (operation(Command::Read, 0, vec![]), Some(copy[range].to_vec())),
             };
             let sender = sender.clone();
+            let what = format!("{:?} with flags {} at {offset}", operation.command, operation.flags);
             made += 1;
-            client.submit(operation, Box::new(move |result| drop(sender.send((offset, result, expected)))));
+            client.submit(operation, Box::new(move |result| drop(sender.send((what, result, expected)))));
         }
         for _ in 0..made {
-            let (offset, result, expected) =
-                receiver.recv_timeout(Duration::from_secs(20)).expect("an answer");
-            let data = result.unwrap_or_else(|error| panic!("round {round}, at {offset}: {error}"));
-            assert!(expected.is_none_or(|expected| expected == data), "round {round}, at {offset}");
+            let (what, result, expected) = receiver.recv_timeout(Duration::from_secs(20)).expect("an answer");
+            let data = result.unwrap_or_else(|error| panic!("round {round}, {what}: {error}"));
+            assert!(expected.is_none_or(|expected| expected == data), "round {round}, {what}");
         }
     }
     if flags.has(ExportFlags::FLUSH) {
@@ -122,7 +111,7 @@ fn nbdkit_with_memory_and_with_a_file() {
         assert_eq!(client.agreed().size, 64 * MIB);
         assert!(client.agreed().flags.has(ExportFlags::MULTI_CONN));
         until("all connections", || client.connected() == 4);
-        exercise(&client, 30, Zeroes::AsOffered);
+        exercise(&client, 30);
     }
 }
 
@@ -138,7 +127,7 @@ fn qemu_nbd() {
     let words = ["-t", "-e", "0", "-f", "raw", "-x", "export", "-k", &name, &disk];
     let _server = Server::start("qemu-nbd", &words, &socket);
     let client = plain_client(&dir.uri("export"), Settings::default()).expect("connected");
-    exercise(&client, 30, Zeroes::AsOffered);
+    exercise(&client, 30);
     let missing = plain_client(&dir.uri("other"), Settings::default()).err().expect("refused");
     assert!(matches!(&missing, ConnectError::NoExport { export, .. } if export == "other"), "{missing}");
 }
@@ -166,7 +155,19 @@ fn nbd_server_over_tcp() {
     until("it listens", || plain_client(&uri, Settings::default()).is_ok());
     let client = plain_client(&uri, Settings::default()).expect("connected");
     assert_eq!(client.agreed().size, 64 * MIB);
-    exercise(&client, 30, Zeroes::MayBeRefused);
+    // That of Debian 13 (3.26) answers reads with EINVAL, whoever asks.
+    if !serves_qemu(&format!("nbd://127.0.0.1:{port}/swap")) {
+        folioswap_test_support::skipping::note("nbd-server does not serve qemu-img here either");
+        return;
+    }
+    exercise(&client, 30);
+}
+
+/// Whether qemu's client reads from a server; true where there is no qemu to ask.
+fn serves_qemu(uri: &str) -> bool {
+    let mut command = std::process::Command::new("qemu-img");
+    command.args(["bench", "-c", "500", "-d", "16", "-s", "81920", "-f", "raw", uri]);
+    command.output().map_or(true, |output| output.status.success())
 }
 
 /// A port that nothing uses.
@@ -186,7 +187,7 @@ fn errors_are_tried_again_and_then_said() {
     let words = ["--filter=error", "memory", "64M", "error=EIO", "error-rate=3%"];
     let server = Server::nbdkit(&dir, &words);
     let client = connect(&dir, Settings::default());
-    exercise(&client, 24, Zeroes::AsOffered);
+    exercise(&client, 24);
     let counted = client.statistics();
     assert!(counted.server_errors > 2 && counted.resent >= counted.server_errors, "{counted:?}");
     drop((client, server));
@@ -227,7 +228,7 @@ fn what_is_not_answered_ends_and_what_is_under_way_is_bounded() {
     let server = Server::nbdkit(&dir, &["--filter=rate", "memory", "64M", "rate=80M"]);
     let settings = Settings { timeout: Duration::from_secs(2), connections: 2, in_flight_max: 256 << 10 };
     let client = connect(&dir, settings);
-    exercise(&client, 1, Zeroes::AsOffered);
+    exercise(&client, 1);
     server.signal("-STOP");
     let began = Instant::now();
     assert_eq!(client.read(0, 4096), Err(RequestError::TimedOut));
@@ -250,7 +251,7 @@ fn a_restarted_server_is_found_again_with_all_that_was_under_way() {
     let mut server = Some(Server::nbdkit(&dir, &["file", &disk]));
     let client = connect(&dir, Settings::default());
     thread::scope(|scope| {
-        let exercising = scope.spawn(|| exercise(&client, 150, Zeroes::AsOffered));
+        let exercising = scope.spawn(|| exercise(&client, 150));
         for _ in 0..5 {
             thread::sleep(Duration::from_millis(40));
             drop(server.take());
@@ -318,7 +319,7 @@ fn tls_with_the_right_certificate_and_with_wrong_ones() {
     };
     let right = uri(&format!("tls-certificates={pki}&tls-hostname=localhost"));
     let client = plain_client(&right, Settings::default()).expect("connected");
-    exercise(&client, 20, Zeroes::AsOffered);
+    exercise(&client, 20);
     assert_eq!(client.statistics().reconnects, 0);
     drop(client);
     // More than one record waits to be read.
