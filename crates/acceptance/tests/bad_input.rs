@@ -439,7 +439,7 @@ fn a_comparison_without_root() {
     let small = ["bench", "touch", "--size", "32M", "--limit", "16M", "--rounds", "1", "--kind", "zero"];
     let words = [&small[..], &["--phases", "fill", "--peer", "kernel"]].concat();
     // Without permission for folioswap nothing is compared: that is said once.
-    let denied = as_nobody(&copy, &words);
+    let denied = as_nobody(copy, &words);
     assert_eq!(denied.code, Some(125), "{}", denied.describe());
     assert!(denied.stderr.contains("SYS_PTRACE") && denied.stdout.is_empty(), "{}", denied.describe());
     let permitted = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
@@ -471,11 +471,11 @@ fn no_permission_for_userfaultfd() {
     }
     let copy = ForEverybody::new("plain");
     let copy = copy.path();
-    let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
+    let outcome = as_nobody(copy, &["run", "--memory", "64M", "--", "echo", "started"]);
     assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
     assert!(outcome.stderr.contains("userfaultfd"), "{}", outcome.describe());
     assert!(outcome.stdout.is_empty(), "it was started: {}", outcome.describe());
-    let doctor = as_nobody(&copy, &["doctor"]);
+    let doctor = as_nobody(copy, &["doctor"]);
     assert_eq!(doctor.code, Some(1), "{}", doctor.describe());
     let text = format!("{}{}", doctor.text(), doctor.stderr);
     let way_out =
@@ -493,15 +493,15 @@ fn file_capabilities_of_the_command_are_no_permission() {
     }
     let copy = ForEverybody::new("owned");
     let copy = copy.path();
-    let given = Command::new("setcap").arg("cap_sys_ptrace+ep").arg(&copy).status();
+    let given = Command::new("setcap").arg("cap_sys_ptrace+ep").arg(copy).status();
     if !given.is_ok_and(|status| status.success()) {
         skip!("setcap is not there, or the file system has no capabilities");
     }
-    let outcome = as_nobody(&copy, &["run", "--memory", "64M", "--", "echo", "started"]);
+    let outcome = as_nobody(copy, &["run", "--memory", "64M", "--", "echo", "started"]);
     assert_eq!(outcome.code, Some(125), "{}", outcome.describe());
     assert!(outcome.stdout.is_empty(), "it was started: {}", outcome.describe());
     assert!(outcome.stderr.contains("setcap -r"), "{}", outcome.describe());
-    let doctor = as_nobody(&copy, &["doctor"]);
+    let doctor = as_nobody(copy, &["doctor"]);
     assert_eq!(doctor.code, Some(1), "{}", doctor.describe());
 }
 
