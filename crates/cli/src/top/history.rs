@@ -7,17 +7,24 @@ const VALUES: usize = 240;
 
 /// Values, the latest last.
 #[derive(Clone, Debug, Default)]
-pub struct History(VecDeque<u64>);
+pub struct History<T = u64>(VecDeque<T>);
 
-impl History {
+impl<T> History<T> {
     /// Adds a value; the oldest goes.
-    pub fn push(&mut self, value: u64) {
+    pub fn push(&mut self, value: T) {
         if self.0.len() == VALUES {
             self.0.pop_front();
         }
         self.0.push_back(value);
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl History {
     /// The last `count` values, the latest last; zeroes stand where there were none yet.
     pub fn last(&self, count: usize) -> Vec<u64> {
         let missing = count.saturating_sub(self.0.len());
@@ -31,24 +38,8 @@ impl History {
     }
 }
 
-/// The times between the readings of a [`History`], the latest last.
-#[derive(Clone, Debug, Default)]
-pub struct Times(VecDeque<Duration>);
-
-impl Times {
-    /// Adds the time since the reading before; the oldest goes.
-    pub fn push(&mut self, time: Duration) {
-        if self.0.len() == VALUES {
-            self.0.pop_front();
-        }
-        self.0.push_back(time);
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
+/// The times between readings.
+impl History<Duration> {
     /// How long ago the oldest of the last `count` readings was.
     pub fn span(&self, count: usize) -> Duration {
         self.0.iter().rev().take(count.saturating_sub(1)).sum()

@@ -1,9 +1,6 @@
 //! One line of the screen: a group or a mount, with rates since the reading before.
 
-use super::{
-    history::{History, Times},
-    view::Key,
-};
+use super::{history::History, view::Key};
 use crate::operate::mounts::MountSnapshot;
 use folioswap_devices::PAGE_SIZE;
 use folioswap_group::counters::Counter;
@@ -60,8 +57,8 @@ pub struct Row {
     pub backs: History,
     /// The time that threads waited, in percent of one thread's time.
     pub waits: History,
-    /// When each of these was read.
-    pub times: Times,
+    /// The time from the reading before to each of these.
+    pub times: History<Duration>,
 }
 
 impl Counts {

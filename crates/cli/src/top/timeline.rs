@@ -1,10 +1,6 @@
 //! The last minutes of one group or mount, as high as the screen allows.
 
-use super::{
-    draw::Colours,
-    history::{History, Times},
-    row::Row,
-};
+use super::{draw::Colours, history::History, row::Row};
 use folioswap_supervisor::size;
 use ratatui::{
     Frame,
@@ -12,6 +8,8 @@ use ratatui::{
     style::Color,
     widgets::{Paragraph, Sparkline},
 };
+use std::time::Duration;
+
 /// A chart: its figures, the highest value of its axis where that is fixed, and its name.
 struct Chart<'a> {
     values: &'a History,
@@ -50,13 +48,16 @@ impl Chart<'_> {
         let [head, line] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
         frame.render_widget(Paragraph::new(format!(" {}", self.name)), head);
         let data = self.values.last(line.width.into());
-        let chart = Sparkline::default().data(&data).style(colours.style(self.colour));
-        frame.render_widget(self.most.map_or(chart.clone(), |most| chart.max(most)), line);
+        let mut chart = Sparkline::default().data(&data).style(colours.style(self.colour));
+        if let Some(most) = self.most {
+            chart = chart.max(most);
+        }
+        frame.render_widget(chart, line);
     }
 }
 
 /// How long ago the first column with a value was, below it, and `now` at the right.
-fn axis(times: &Times, width: usize) -> String {
+fn axis(times: &History<Duration>, width: usize) -> String {
     let seconds = times.span(width).as_secs();
     let left = format!("{}:{:02} ago", seconds / 60, seconds % 60);
     let now = " now";
