@@ -1,6 +1,7 @@
 //! The arguments of `balance`.
 
 use crate::{
+    delay,
     operate::arguments::parse_weight,
     run::memory::{self, MemoryArgument},
 };
@@ -53,8 +54,5 @@ fn parse_group(text: &str) -> Result<(String, Option<u32>), String> {
 }
 
 fn parse_delay(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("not a number of seconds from 0.1 to 60, e.g. 0.5 or 2".to_owned()),
-    }
+    delay::parse(text, 60)
 }

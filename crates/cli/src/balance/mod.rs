@@ -13,7 +13,7 @@ mod changes;
 mod partners;
 mod plan;
 
-use crate::{error::Error, mount::swapoff::Signals, operate::OperateError, run::memory};
+use crate::{error::Error, interrupt::Signals, operate::OperateError, run::memory};
 use arguments::BalanceArguments;
 use changes::{Changes, Ended};
 use folioswap_supervisor::{
@@ -23,12 +23,7 @@ use folioswap_supervisor::{
 };
 use partners::{Known, Partner};
 use plan::Party;
-use rustix::{
-    fd::OwnedFd,
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
-    process::geteuid,
-};
+use rustix::{fd::OwnedFd, io::Errno, process::geteuid};
 use std::{collections::HashSet, io::Write, time::Instant};
 
 /// Limits are changed by at least this part of themselves, and at least so many bytes.
@@ -101,27 +96,19 @@ fn say(line: &str) -> Result<(), Error> {
     writeln!(output, "{line}").and_then(|()| output.flush()).map_err(Error::Output)
 }
 
-/// Takes the name that one balance of a user can have; the kernel gives it back when we end. Where
-/// another user has it, it says nothing.
+/// Takes the name that one balance of a user can have; the kernel gives it back when we end.
+/// Another user who holds the name keeps nobody from balancing: then there is no socket.
 fn only_one() -> Result<Option<OwnedFd>, Error> {
     let name = format!("folioswap-balance-{}", geteuid().as_raw());
-    let system = Error::system("taking the name of a balance");
     match wire::listen_as(&name) {
         Ok(socket) => Ok(Some(socket)),
-        Err(Errno::ADDRINUSE) => match user_of(&name) {
+        // A listener whose queue is full is none of ours, and not waited for.
+        Err(Errno::ADDRINUSE) => match wire::connect_at_once(&name).and_then(peer::user_of) {
             Ok(user) if user == geteuid() => Err(BalanceError::Another.into()),
             _ => Ok(None),
         },
-        Err(errno) => Err(system(errno)),
+        Err(errno) => Err(Error::system("taking the name of a balance")(errno)),
     }
-}
-
-/// Who listens under a name. A listener whose queue is full is none of ours, and not waited for.
-fn user_of(name: &str) -> Result<rustix::process::Uid, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    peer::user_of(&socket)
 }
 
 /// What was said once, and is not said again before it has changed.
@@ -152,10 +139,10 @@ impl Balance<'_> {
         let silent = partners.silent.iter().map(|(socket, limit)| self.held(socket, *limit));
         let others = silent.fold(partners.ending, u64::saturating_add);
         let is_empty = partners.able.is_empty() && others == 0;
-        if is_empty && !std::mem::replace(&mut self.warned.that_none_runs, is_empty) {
+        let was_said = std::mem::replace(&mut self.warned.that_none_runs, is_empty);
+        if is_empty && !was_said {
             lines.push("no such group runs yet; waiting".to_owned());
         }
-        self.warned.that_none_runs = is_empty;
         let parties: Vec<Party> = partners.able.iter().map(|partner| partner.party).collect();
         let wanted = plan::allot(self.total.saturating_sub(others), &parties);
         lines.extend(self.warning(&wanted, others));

@@ -7,11 +7,7 @@ use super::{
     mounts::{self, MountSnapshot},
     targets::{self, Target},
 };
-use crate::{
-    error::Error,
-    host,
-    mount::{mounts::MountPoint, swapoff::Signals},
-};
+use crate::{error::Error, host, interrupt::Signals, mount::mounts::MountPoint};
 use folioswap_group::protocol::Change;
 use folioswap_supervisor::size;
 use folioswap_tmpfs::{MEMORY, SIZE, Within};

@@ -12,7 +12,7 @@ mod row;
 mod timeline;
 mod view;
 
-use crate::{error::Error, operate::change};
+use crate::{delay, error::Error, operate::change};
 use clap::Args;
 use folioswap_group::protocol::Change;
 use ratatui::{
@@ -59,10 +59,7 @@ pub struct TopArguments {
 }
 
 fn parse_delay(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("not a number of seconds from 0.1 to 3600, e.g. 0.5 or 2".to_owned()),
-    }
+    delay::parse(text, 3600)
 }
 
 /// Why there is nothing to see.

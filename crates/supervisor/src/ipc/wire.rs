@@ -88,7 +88,11 @@ pub fn listen_at(path: &Path) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// `ECONNREFUSED` when no such group runs in this network namespace.
 pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect_with(name, SocketFlags::CLOEXEC)
+}
+
+fn connect_with(name: &str, flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     Ok(socket)
 }
@@ -99,9 +103,7 @@ pub fn connect_to(name: &str) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// As [`connect_to`]; `EAGAIN` for such a listener.
 pub fn connect_at_once(name: &str) -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    let socket = connect_with(name, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     rustix::io::ioctl_fionbio(&socket, false)?;
     Ok(socket)
 }
