@@ -159,6 +159,7 @@ install() { # installs the programs that the tests run
         echo "py-spy could not be installed; its test is skipped"
     fi
 }
+
 install_packages() { # PACKAGE...: by apt, where that may be done
     local wanted=("$@")
     say "installing ${wanted[*]}"

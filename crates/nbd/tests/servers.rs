@@ -24,7 +24,6 @@ fn connect(dir: &TestDir, settings: Settings) -> Client {
 fn exercise(client: &Client, rounds: u64) {
     let blocks = 256_u64;
     let mut copy = vec![0_u8; (blocks * BLOCK) as usize];
-    let flags = client.agreed().flags;
     client.write_zeroes(0, copy.len() as u32).or_else(|_| client.write(0, copy.clone(), 0)).expect("zeroed");
     let mut random = 88_172_645_463_325_252_u64;
     let mut next = move || {
@@ -33,6 +32,7 @@ fn exercise(client: &Client, rounds: u64) {
         random ^= random << 17;
         random
     };
+    let flags = client.agreed().flags;
     for round in 0..rounds {
         let (sender, receiver) = mpsc::channel();
         let (mut at, mut made) = (0, 0);
