@@ -130,13 +130,17 @@ fn a_block_device_takes_what_is_cold() {
     assert_eq!(refused.status.code(), Some(125), "it was not prepared");
     mkswap(&block.path);
     let words = [TOUCH, "--size", "96M", "--kind", "random", "--phases", "fill,verify"];
-    let mut running =
-        start(&job(&[&["sh", "-c", "echo ready; exec \"$0\" \"$@\""], &words[..]].concat(), &devices));
+    let go = Scratch::new("go");
+    let script = "echo ready; while [ ! -e \"$0\" ]; do sleep 0.05; done; exec \"$@\"";
+    let path = go.0.display().to_string();
+    let mut running = start(&job(&[&["sh", "-c", script, &path], &words[..]].concat(), &devices));
     running.wait_for_output("ready");
     let shown = run_folioswap(&["swapon", "--show", &running.pid.to_string()]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let row: Vec<&str> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-    assert_eq!(row[..2], [&*block.path.display().to_string(), "block"], "{text}");
+    let why = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!(row.get(..2), Some(&[&*block.path.display().to_string(), "block"][..]), "{text}{why}");
+    File::create(&go.0).expect("a file");
     let outcome = running.finish();
     job::report("block device", &outcome);
     outcome.check();

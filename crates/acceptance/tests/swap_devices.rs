@@ -248,7 +248,9 @@ fn the_table_shows_each_device() {
         "ram,size=2M,synchronous=no,prio=9",
         &format!("{file},size=10M,prio=0"),
     ];
-    let mut job = Job::new(["sh", "-c", "echo ready; sleep 3"]);
+    let go = scratch.0.join("go");
+    let script = "echo ready; while [ ! -e \"$0\" ]; do sleep 0.05; done";
+    let mut job = Job::new(["sh", "-c", script, &go.display().to_string()]);
     for device in devices {
         job = job.option("--swap").option(device);
     }
@@ -265,7 +267,8 @@ fn the_table_shows_each_device() {
         vec![&path, "file", "10485760", "0", "0"],
         vec!["ram0", "ram", "33554432", "0", "-1"],
     ];
-    assert_eq!(rows, expected, "{text}");
+    assert_eq!(rows, expected, "{text}{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(&go, "").expect("a file");
     running.finish().check();
 }
 
