@@ -191,7 +191,7 @@ miri_is_there() { # it comes with a nightly toolchain, if there is one
 
 deny() { # licences, sources and bans of every dependency, in all workspaces
     local manifest
-    for manifest in Cargo.toml crates/agent/Cargo.toml python/Cargo.toml; do
+    for manifest in Cargo.toml python/Cargo.toml; do
         cargo deny --manifest-path "$manifest" --config "$PWD/deny.toml" check licenses bans sources || return
     done
 }
@@ -207,7 +207,6 @@ checks() {
     if cargo fmt --version >/dev/null 2>&1; then
         check "formatting" cargo fmt --all --check
         check "formatting of the Python extension" cargo fmt --manifest-path python/Cargo.toml --check
-        check "formatting of the agent" cargo fmt --manifest-path crates/agent/Cargo.toml --check
     else
         skip "cargo fmt is not installed (rustup component add rustfmt)"
     fi
@@ -216,20 +215,17 @@ checks() {
         # In the same directory what both need is checked once.
         check "lints of the Python extension" cargo clippy --release --manifest-path python/Cargo.toml \
             --target-dir "${CARGO_TARGET_DIR:-target}" -- -D warnings
-        check "lints of the agent" cargo clippy --release --manifest-path crates/agent/Cargo.toml -- -D warnings
     else
         skip "cargo clippy is not installed (rustup component add clippy)"
     fi
     if cargo deny --version >/dev/null 2>&1; then
         check "licences and sources (cargo deny)" deny
     elif command -v python3 >/dev/null; then
-        check "licences" python3 scripts/licences.py Cargo.toml crates/agent/Cargo.toml python/Cargo.toml
+        check "licences" python3 scripts/licences.py Cargo.toml python/Cargo.toml
     else
         skip "neither cargo-deny nor python3 for the check of licences"
     fi
     check "documentation without warnings" env RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
-    check "documentation of the agent" env RUSTDOCFLAGS="-D warnings" \
-        cargo doc --release --no-deps --manifest-path crates/agent/Cargo.toml
 }
 
 # Test targets of the command that play members of a group: most of their time they wait for a supervisor. They run beside

@@ -1,5 +1,4 @@
-//! Builds the agent (a workspace of its own) and leaves its path to `src/agent.rs`, which embeds
-//! it.
+//! Builds the agent by its own profile and leaves its path to `src/agent.rs`, which embeds it.
 
 use std::{
     env, fs,
@@ -54,7 +53,11 @@ fn main() {
     }
     let target_dir = out.join("agent");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target_dir);
+    cargo
+        .args(["build", "--profile", "agent", "--manifest-path"])
+        .arg(&manifest)
+        .arg("--target-dir")
+        .arg(&target_dir);
     // The agent is for the processor that the command is for, whoever builds it.
     let mut built = target_dir.clone();
     let host = env::var("HOST").unwrap_or_default();
@@ -63,8 +66,6 @@ fn main() {
         cargo.args(["--target", &target]);
         built.push(&target);
     }
-    // The memfd that holds the agent at run time counts as memory.
-    cargo.args(["--config", "profile.release.strip=\"debuginfo\""]);
     // The settings of this build must not leak into that of the agent, which has its own profile,
     // features and panic strategy.
     for (name, _) in env::vars_os() {
@@ -104,6 +105,6 @@ fn main() {
     cargo.env("CFLAGS", ZSTD_FLAGS);
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "the agent (crates/agent) does not build: see its errors above");
-    fs::copy(built.join("release/libfolioswap_agent.so"), &agent)
+    fs::copy(built.join("agent/libfolioswap_agent.so"), &agent)
         .expect("the agent's build leaves libfolioswap_agent.so");
 }

@@ -25,9 +25,9 @@ def lines(count, inside):
     return "fn long() {\n" + inside * (count - 2) + "}\n"
 
 
-def versioned(agent="1.2.3", wanted="1.2.3", changes="## 1.2.3 - 2026-01-01\n"):
+def versioned(module="1.2.3", wanted="1.2.3", changes="## 1.2.3 - 2026-01-01\n"):
     return Tree({"Cargo.toml": '[workspace.package]\nversion = "1.2.3"\n\n[package]\nversion = "9"\n',
-                 "crates/agent/Cargo.toml": f'[package]\nversion = "{agent}"\n', "python/Cargo.toml": 'version = "1.2.3"\n',
+                 "python/Cargo.toml": f'[package]\nversion = "{module}"\n',
                  "crates/capi/folioswap.3": '.TH FOLIOSWAP 3 "" "folioswap 1.2.3" "M"\n', "CHANGELOG.md": changes,
                  "crates/cli/Cargo.toml": f'folioswap-nbd = {{ path = "../nbd", version = "{wanted}" }}\nclap = {{ version = "4" }}\n'})
 
@@ -104,7 +104,7 @@ CASES = [
      ["circle evict fault"]),
     ("one way on one floor", rooms.rooms, pager(evict__b="use crate::fault::F;"), []),
     ("one version", versions.versions, versioned(), []),
-    ("another version of the agent", versions.versions, versioned(agent="1.2.2"), ["crates/agent/Cargo.toml"]),
+    ("another version of the module", versions.versions, versioned(module="1.2.2"), ["python/Cargo.toml"]),
     ("another version that is wanted", versions.versions, versioned(wanted="1.2.2"), ["crates/cli/Cargo.toml:folioswap-nbd"]),
     ("a version without a section", versions.versions, versioned(changes="## Unreleased\n"), ["CHANGELOG.md"]),
     ("no version", versions.versions, Tree({}), ["Cargo.toml"]),

@@ -4,8 +4,8 @@ import re
 
 from .tree import Finding
 
-# The agent and the Python module are workspaces of their own, and cargo takes no variable there.
-REPEATED = [("crates/agent/Cargo.toml", r'^version = "([^"]*)"'), ("python/Cargo.toml", r'^version = "([^"]*)"'),
+# The Python module is a workspace of its own, and cargo takes no variable there.
+REPEATED = [("python/Cargo.toml", r'^version = "([^"]*)"'),
             ("crates/capi/folioswap.3", r'^\.TH .*"folioswap ([^"]*)"')]
 
 
