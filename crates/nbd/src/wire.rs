@@ -108,8 +108,6 @@ impl ExportFlags {
     pub const TRIM: ExportFlags = ExportFlags(1 << 5);
     /// The server supports write-zeroes.
     pub const WRITE_ZEROES: ExportFlags = ExportFlags(1 << 6);
-    /// The reply to a read can be requested in one chunk.
-    pub const DF: ExportFlags = ExportFlags(1 << 7);
     /// Several connections see the same data.
     pub const MULTI_CONN: ExportFlags = ExportFlags(1 << 8);
 
@@ -138,11 +136,12 @@ pub enum Command {
 }
 
 /// Flags of a request.
+///
+/// DF, by which the data of a reply come in one chunk, is not among them: nbd-server offers it and
+/// refuses every read that carries it with EINVAL (3.25 to 3.27.1, `handle_request`).
 pub mod command_flags {
     /// The write is on stable storage when it is answered.
     pub const FUA: u16 = 1;
-    /// The reply has at most one chunk of data.
-    pub const DF: u16 = 4;
 }
 
 /// A request without its data.

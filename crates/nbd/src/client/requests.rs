@@ -2,7 +2,7 @@
 
 use super::{Lane, LaneSet, Operation, Pending, RequestError, data_bytes, lock};
 use crate::client::Done;
-use crate::reply::{Expected, ReplyStyle};
+use crate::reply::Expected;
 use crate::session::Requests;
 use crate::wire::{Command, ExportFlags, Request, command_flags};
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,12 +60,6 @@ impl LaneSet {
             state.away_since.unwrap_or_else(Instant::now) + self.settings.timeout
         };
         let expected = Some(command.expected(offset, length));
-        // One chunk is faster to read than several.
-        let in_chunks = command == Command::Read && self.agreed.style == ReplyStyle::Structured;
-        let flags = match in_chunks && length <= 64 << 10 && self.agreed.flags.has(ExportFlags::DF) {
-            true => flags | command_flags::DF,
-            false => flags,
-        };
         let (data, attempts, sent, may_be_done, not_before) = (Arc::new(data), 1, false, false, None);
         let pending = Pending {
             command,
