@@ -271,12 +271,12 @@ if [ -n "$twice" ]; then
     again "$top" "${here[@]}"
     status=0
     while read -r sum name; do
-        if [ "$sum" = "$(awk -v name="$name" '$2 == name { print $1 }' "$work/second/SHA256SUMS")" ]; then
+        if [ "$sum" = "$(awk -v name="$name" '$2 == name { print $1 }' "$dist/SHA256SUMS")" ]; then
             echo "equal    $name"
         else
             echo "DIFFERS  $name"
             status=1
         fi
-    done <"$dist/SHA256SUMS"
+    done <"$work/second/SHA256SUMS"
     exit $status
 fi

@@ -6,7 +6,7 @@ mod supervisor_support;
 use folioswap_group::segment::{Header, Segment};
 use std::{
     process::{Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use supervisor_support::{Run, members::Member};
@@ -104,7 +104,7 @@ fn resident() -> u64 {
 }
 
 /// A thread uses three times the limit, while this one writes into all words that could be the
-/// limit, one value after the other.
+/// limit, one value after the other, and a third one looks how much is resident.
 fn lift_limit() {
     // Says hello once more, beside the agent of this process.
     let Member { group, socket: _connection, .. } = Member::join();
@@ -113,15 +113,30 @@ fn lift_limit() {
         let walker = std::thread::spawn(move || {
             let mut memory = vec![0_u64; 4 * BYTES / size_of::<u64>()];
             walk(&mut memory, 0);
-            let taken = resident();
-            assert!(taken < limit / 4 * 5, "{taken} bytes at a limit of {limit}, by {value:#x}");
             walk(&mut memory, 1);
         });
-        while !walker.is_finished() {
-            words_of_nobody(group.segment).for_each(|word| word.store(value, Relaxed));
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        walker.join().expect("it kept the limit, and lost nothing");
+        let done = AtomicBool::new(false);
+        let peak = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut peak = 0;
+                while !done.load(Relaxed) {
+                    peak = peak.max(resident());
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                peak
+            });
+            while !walker.is_finished() {
+                words_of_nobody(group.segment).for_each(|word| word.store(value, Relaxed));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done.store(true, Relaxed);
+            watcher.join().expect("it could read")
+        });
+        walker.join().expect("it lost nothing");
+        assert!(
+            peak > limit / 2 && peak < limit / 4 * 5,
+            "{peak} bytes at a limit of {limit}, by {value:#x}"
+        );
     }
     assert_eq!(group.decisions.limit_bytes(), limit);
 }
@@ -134,8 +149,8 @@ fn no_word_of_the_segment_lifts_the_limit() {
     run.command.env("DAMAGE", "lift");
     let (status, out, err) = run.output();
     assert_eq!(status, 0, "{out}{err}");
-    let stats = run.stats();
-    let peak = stats["peak_charge_bytes"].as_u64().expect("a number");
-    assert!(peak < 80 << 20, "{stats}");
+    // It judges by what the kernel says of its memory: the peak in the statistics is a sum of words
+    // of the segment, and what was written there shows in it.
+    assert!(out.contains("1 passed"), "{out}");
     run.assert_all_gone();
 }
