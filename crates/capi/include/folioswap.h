@@ -431,6 +431,13 @@ FolioswapCode folioswap_swap_close(const FolioswapSwap *swap);
 // The handle is null or valid.
 FolioswapCode folioswap_swap_set_limit(const FolioswapSwap *swap, uint64_t limit);
 
+// Lets pages that are swapped out from now on go to the devices of these tiers alone: their
+// priorities with commas between them ("10,0"), or "all". Pages that are on others stay there.
+//
+// # Safety
+// The handle is null or valid; `tiers` is a string.
+FolioswapCode folioswap_swap_set_tiers(const FolioswapSwap *swap, const char *tiers);
+
 // Returns the limit in bytes: the one that was set, unless it gave way because all devices were
 // full. 0: the handle is NULL.
 //

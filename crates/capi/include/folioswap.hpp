@@ -165,6 +165,7 @@ public:
     }
     std::uint64_t limit() const noexcept { return folioswap_swap_limit(get()); }
     void set_limit(std::uint64_t limit) const { check(folioswap_swap_set_limit(get(), limit)); }
+    void set_tiers(const char *tiers) const { check(folioswap_swap_set_tiers(get(), tiers)); }
     /* Refuses further regions. */
     void close() const { check(folioswap_swap_close(get())); }
     bool serves_system_calls() const noexcept { return folioswap_swap_serves_system_calls(get()) == 1; }

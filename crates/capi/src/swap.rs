@@ -110,6 +110,20 @@ pub unsafe extern "C" fn folioswap_swap_set_limit(swap: *const FolioswapSwap, li
     guarded(|| Ok(unsafe { known(swap) }?.0.set_limit(limit)?))
 }
 
+/// Lets pages that are swapped out from now on go to the devices of these tiers alone: their
+/// priorities with commas between them ("10,0"), or "all". Pages that are on others stay there.
+///
+/// # Safety
+/// The handle is null or valid; `tiers` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn folioswap_swap_set_tiers(
+    swap: *const FolioswapSwap,
+    tiers: *const c_char,
+) -> FolioswapCode {
+    // SAFETY: the caller upholds the `# Safety` section.
+    guarded(|| Ok(unsafe { known(swap) }?.0.set_tiers(unsafe { text(tiers) }?)?))
+}
+
 /// Returns the limit in bytes: the one that was set, unless it gave way because all devices were
 /// full. 0: the handle is NULL.
 ///

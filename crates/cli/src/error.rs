@@ -46,6 +46,9 @@ pub enum Error {
     /// Environment or configuration files are not understood.
     #[error(transparent)]
     Defaults(#[from] crate::run::defaults::DefaultsError),
+    /// No device is in a tier that was named.
+    #[error(transparent)]
+    Tiers(#[from] crate::swap_tiers::TiersRefusal),
     /// There is no such help.
     #[error("there is no help on '{topic}'{meant}; there is help on {known}")]
     NoTopic {

@@ -33,6 +33,7 @@ mod mkswap;
 mod mount;
 mod operate;
 mod run;
+mod swap_tiers;
 mod swapoff;
 mod swapon;
 mod top;

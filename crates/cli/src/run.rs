@@ -31,11 +31,12 @@ use crate::{
     error::Error,
     folio_option,
     front::Front,
-    host,
+    host, swap_tiers,
 };
 use folioswap_group::{
     decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE, seat::WEIGHT_DEFAULT,
 };
+use folioswap_slots::DeviceMask;
 use folioswap_supervisor::{
     self as supervisor, Settings,
     devices::{self, Wanted},
@@ -136,6 +137,9 @@ fn prepare(
     if let Some(name) = &arguments.name {
         refuse_taken(name)?;
     }
+    let tiers = arguments.group.swap_tiers.as_deref().unwrap_or("all");
+    let priorities: Vec<i32> = devices.devices.iter().map(|device| device.description.priority).collect();
+    let in_tiers = swap_tiers::devices_in(tiers, &priorities)?;
     let outputs = outputs::open(arguments, printed)?;
     let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;
     let scope = Scope::from(arguments.group.memory_scope.unwrap_or_default());
@@ -169,6 +173,7 @@ fn prepare(
             .with_weight(arguments.weight.unwrap_or(WEIGHT_DEFAULT)),
         memory,
         devices,
+        masked_devices: DeviceMask::ALL.minus(in_tiers),
         file_bytes: limits.file_bytes(),
         listeners,
         validate: arguments.validate,

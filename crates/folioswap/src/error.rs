@@ -5,6 +5,7 @@ use folioswap_devices::OtherPageSize;
 use folioswap_devices::create::CreateError;
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::nested::{DEPTH_MAX, GROUPS_MAX};
+use folioswap_policy::tiers::TiersError;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -158,6 +159,9 @@ pub enum Error {
         /// The number of devices of the swap.
         devices: usize,
     },
+    /// A list of tiers is none.
+    #[error("tiers of swap: {0}")]
+    Tiers(TiersError),
     /// A group may use no device.
     #[error("a group that may use no device cannot swap out: name at least one")]
     NoDevices,

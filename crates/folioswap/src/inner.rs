@@ -10,6 +10,7 @@ use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::kernel::uffd::{Faults, Origins, Userfault};
+use folioswap_policy::tiers;
 use folioswap_slots::DeviceMask;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -189,6 +190,24 @@ impl Inner {
         }
         self.limit.store(limit, Relaxed);
         self.tree.memory.writer().set_limit_of(self.group(), limit);
+        self.wake_evictors();
+        Ok(())
+    }
+
+    /// Changes the tiers that take new pages.
+    pub(crate) fn set_tiers(&self, list: &str) -> Result<(), Error> {
+        let devices = tiers::devices_in(list, self.devices.iter().map(|(device, _)| device.priority));
+        let masked = DeviceMask::ALL.minus(devices.map_err(Error::Tiers)?);
+        let around: DeviceMask = self.parent.as_ref().map_or(DeviceMask::NONE, |parent| {
+            let decisions = self.tree.memory.group().decisions;
+            DeviceMask::from_bits(decisions.masked_devices_around(parent.group()))
+        });
+        let numbers = DeviceMask::ALL.iter().take(self.devices.len());
+        let mut usable = numbers.filter(|id| self.permitted.minus(masked).minus(around).contains(*id));
+        if usable.next().is_none() {
+            return Err(Error::NoDevices);
+        }
+        self.tree.memory.writer().set_masked_devices_of(self.group(), masked.bits());
         self.wake_evictors();
         Ok(())
     }

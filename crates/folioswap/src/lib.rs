@@ -86,6 +86,7 @@ mod transfer;
 pub use allocator::RegionAllocator;
 pub use device::Device;
 pub use error::Error;
+pub use folioswap_policy::tiers::TiersError;
 pub use group::GroupBuilder;
 pub use overcommit::WhenFull;
 pub use pin::Pin;

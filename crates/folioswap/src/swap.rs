@@ -349,6 +349,31 @@ impl Swap {
         self.0.set_limit(limit)
     }
 
+    /// Lets pages that are swapped out from now on go to the devices of these tiers alone: their
+    /// priorities with commas between them, or `all`. It holds for the groups within this one too.
+    /// Pages that are on other devices stay there until they are wanted.
+    ///
+    /// # Errors
+    /// [`Error::Tiers`]; [`Error::NoDevices`], where none of those devices may be used here;
+    /// [`Error::Forked`]. The tiers are as before.
+    ///
+    /// ```
+    /// use folioswap::{Device, Swap};
+    ///
+    /// let swap = Swap::builder()
+    ///     .limit("64M")
+    ///     .device(Device::zram().priority(10))
+    ///     .device(Device::file("/var/tmp").size("1G").priority(0))
+    ///     .build()?;
+    /// swap.set_tiers("0")?; // the file alone
+    /// swap.set_tiers("all")?;
+    /// # Ok::<(), folioswap::Error>(())
+    /// ```
+    pub fn set_tiers(&self, tiers: &str) -> Result<(), Error> {
+        self.0.check_process()?;
+        self.0.set_tiers(tiers)
+    }
+
     /// Returns whether system calls, such as read(2) into a region and write(2) from it, work on
     /// memory that is swapped out. They do not where the process has userfaultfd for faults of user
     /// mode only, as without privilege: such a call fails with EFAULT, and a read(2) may be short.

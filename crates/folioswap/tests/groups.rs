@@ -156,6 +156,36 @@ fn only_permitted_devices_are_used() {
     [&whole, &in_store, &on_file, &within].into_iter().for_each(is_sound);
 }
 
+/// Tiers that change hold for the group and those within it; what is elsewhere stays, and is right.
+#[test]
+fn new_pages_go_to_the_tiers_that_are_set() {
+    let whole = in_ram_and_file("48M", "256M");
+    let figure = |swap: &Swap, name| swap.statistics().counter(name).unwrap();
+    let outer = whole.group().limit("16M").build().unwrap();
+    let inner = outer.group().limit("12M").build().unwrap();
+    let beside = whole.group().limit("12M").build().unwrap();
+    outer.set_tiers("0").unwrap();
+    let mut regions = [&inner, &beside].map(|swap| swap.region("32M").unwrap());
+    regions.iter_mut().for_each(|region| fill(region, 0, 1));
+    let soon = Duration::from_secs(5);
+    comes_true(&inner, soon, || figure(&inner, "file_bytes") > 8 * MIB);
+    comes_true(&beside, soon, || figure(&beside, "orig_data_size") > 8 * MIB);
+    assert_eq!(figure(&inner, "orig_data_size"), 0);
+    for (wrong, swap) in [("7", &whole), ("", &whole), ("fast", &inner)] {
+        assert!(matches!(swap.set_tiers(wrong), Err(Error::Tiers(_))), "{wrong}");
+    }
+    assert!(matches!(inner.set_tiers("1"), Err(Error::NoDevices)), "the group around it has the other");
+    outer.set_tiers("1").unwrap();
+    let on_file = figure(&inner, "file_bytes");
+    regions.iter_mut().for_each(|region| fill(region, 1, 1));
+    comes_true(&inner, soon, || figure(&inner, "orig_data_size") > 8 * MIB);
+    assert!(figure(&inner, "file_bytes") <= on_file + 4 * MIB, "it was {on_file}");
+    regions.iter().for_each(|region| check(region, 1, 1));
+    let restricted = whole.group().limit("12M").devices([1]).build().unwrap();
+    assert!(matches!(restricted.set_tiers("1"), Err(Error::NoDevices)));
+    [&whole, &outer, &inner, &beside, &restricted].into_iter().for_each(is_sound);
+}
+
 /// The file space of a group is free for the next group, any number of times.
 #[test]
 fn what_a_group_had_is_free_when_it_ends() {

@@ -31,7 +31,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version of decisions and segment; a member refuses those of another version.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
@@ -136,6 +136,8 @@ pub struct Decisions {
     orders_madvise: AtomicU32,
     page_cluster: AtomicU32,
     devices_changed: AtomicU32,
+    /// The devices that take none of the group's new pages, a bit each.
+    pub(crate) masked_devices: AtomicU32,
     /// [`Progress`] as a number.
     progress: AtomicU32,
     /// Odd while a member's figures go over into `ended`.
@@ -269,6 +271,13 @@ impl Decisions {
     /// changes.
     pub fn devices_changed(&self) -> u32 {
         self.devices_changed.load(Acquire)
+    }
+
+    /// The devices that take no new pages of the whole group, a bit each: their tiers are not among
+    /// its own. Those of nested groups:
+    /// [`masked_devices_around`](Decisions::masked_devices_around).
+    pub fn masked_devices(&self) -> u32 {
+        self.masked_devices.load(Relaxed)
     }
 
     /// The existing devices, by number.

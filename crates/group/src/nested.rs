@@ -34,6 +34,8 @@ pub struct NestedGroup {
     outside_bytes: AtomicU64,
     /// The group around it.
     parent: AtomicU32,
+    /// The devices that take none of its new pages, a bit each.
+    masked_devices: AtomicU32,
 }
 
 /// The number of a group as it was read: any number that names no entry means the root, so that a
@@ -77,6 +79,7 @@ impl DecisionsWriter<'_> {
         let (number, group) = places.find(|(_, group)| group.limit_bytes.load(Relaxed) == 0)?;
         group.outside_bytes.store(0, Relaxed);
         group.parent.store(parent, Relaxed);
+        group.masked_devices.store(0, Relaxed);
         group.limit_bytes.store(limit_bytes, Release);
         Some(number as u32)
     }
@@ -105,6 +108,20 @@ impl DecisionsWriter<'_> {
         } else if let Some(entry) = self.decisions().nested(group) {
             entry.limit_bytes.store(bytes, Relaxed);
         }
+    }
+
+    /// Sets the devices, a bit each, that take none of a group's new pages, nor those of the groups
+    /// within it. Pages that are there stay. The caller wakes the members. A number that names no
+    /// group changes nothing.
+    pub fn set_masked_devices_of(self, group: u32, devices: u32) {
+        let decisions = self.decisions();
+        let masked = match decisions.nested(group) {
+            Some(entry) => &entry.masked_devices,
+            None if group == WHOLE => &decisions.masked_devices,
+            None => return,
+        };
+        masked.store(devices, Relaxed);
+        self.devices_have_changed();
     }
 
     /// Charges memory outside of members to a group and those around it, except the root, which has
@@ -154,6 +171,13 @@ impl Decisions {
             0 => u64::MAX,
             limit => limit,
         }
+    }
+
+    /// The devices, a bit each, that take no new pages of a group, because of it or of those around
+    /// it. Cost: two loads per group.
+    pub fn masked_devices_around(&self, group: u32) -> u32 {
+        let own = |group| self.nested(group).map(|entry| entry.masked_devices.load(Relaxed));
+        self.around(group).filter_map(own).fold(self.masked_devices(), |masked, own| masked | own)
     }
 
     /// The lowest limit that holds for the member with this seat, in bytes.

@@ -15,6 +15,7 @@
 //! | [`history`] | recent faults of a block, and the windows that follow from them |
 //! | [`around`] | whether bringing the rest of a 64 KiB piece pays for a touch out of order |
 //! | [`readahead`] | how many pages around a fault are read ahead from a slow device |
+//! | [`tiers`] | which devices take a group's new pages: lists of priorities |
 //! | [`turns`] | the order of devices: by priority, equals in turn |
 //! | [`reclaim`] | when memory is taken, from which member, which pages, and when nothing is left |
 #![cfg_attr(not(test), no_std)]
@@ -27,5 +28,6 @@ pub mod page;
 pub mod page_table;
 pub mod readahead;
 pub mod reclaim;
+pub mod tiers;
 pub mod turns;
 pub mod units;

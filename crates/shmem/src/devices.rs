@@ -8,6 +8,7 @@ use folioswap_devices::{FileDevice, FileSlot, Medium, Orders};
 use folioswap_group::devices::{DEVICES_MAX, DeviceContents, DeviceDescription};
 pub use folioswap_group::devices::{DeviceIo, DeviceKind};
 pub use folioswap_group::segment::CLUSTER_BYTES;
+use folioswap_policy::tiers::{self, TiersError};
 use folioswap_policy::turns::{Choice, Turns};
 use folioswap_slots::{CLUSTER_SLOTS, DeviceId, DeviceMask};
 use folioswap_space::file_space::FileSpace;
@@ -170,6 +171,8 @@ pub(crate) struct Devices {
     turns: Mutex<Turns>,
     /// The devices that are on, as bits.
     on: AtomicU32,
+    /// The devices whose tiers take no new pages, as bits.
+    masked: AtomicU32,
     /// Held for reading by a thread that writes to a device, from the choice of the device on until
     /// entries have their new places. Taking a device off takes it for writing once: every thread
     /// that may have chosen the device is then done.
@@ -223,16 +226,42 @@ impl Devices {
     fn of(list: Vec<Device>) -> Devices {
         let turns = Turns::new(list.iter().map(|device| device.description));
         let all = (0..list.len()).fold(0, |bits, index| bits | 1 << index);
-        Devices { list, turns: Mutex::new(turns), on: AtomicU32::new(all), writers: RwLock::new(()) }
+        let masked = AtomicU32::new(0);
+        Devices { list, turns: Mutex::new(turns), on: AtomicU32::new(all), masked, writers: RwLock::new(()) }
     }
 
     fn numbered(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
         DeviceMask::ALL.iter().zip(&self.list)
     }
 
-    /// The devices that may be written to.
+    /// The devices that are in use.
     pub(crate) fn on(&self) -> DeviceMask {
         DeviceMask::from_bits(self.on.load(SeqCst))
+    }
+
+    /// The devices that may be written to: those in use, in the tiers that take pages.
+    fn writable(&self) -> DeviceMask {
+        self.on().minus(DeviceMask::from_bits(self.masked.load(SeqCst)))
+    }
+
+    /// Lets new pages go to these tiers alone. Pages that are elsewhere stay.
+    ///
+    /// # Errors
+    /// [`TiersError`]; the tiers are as before.
+    pub(crate) fn set_tiers(&self, list: &str) -> Result<(), TiersError> {
+        let devices = tiers::devices_in(list, self.list.iter().map(|device| device.description.priority))?;
+        self.masked.store(DeviceMask::ALL.minus(devices).bits(), SeqCst);
+        Ok(())
+    }
+
+    /// The priorities of the tiers that take new pages, the highest first.
+    pub(crate) fn tiers(&self) -> Vec<i32> {
+        let masked = DeviceMask::from_bits(self.masked.load(SeqCst));
+        let used = self.numbered().filter(|&(id, _)| !masked.contains(id));
+        let mut tiers: Vec<i32> = used.map(|(_, device)| device.description.priority).collect();
+        tiers.sort_unstable_by(|a, b| b.cmp(a));
+        tiers.dedup();
+        tiers
     }
 
     /// To be held from the choice of a device until the written pages have their place.
@@ -243,7 +272,7 @@ impl Devices {
     /// The destination of the next pages, if the `full` devices have no room. The caller holds
     /// [`Devices::write`].
     pub(crate) fn next(&self, full: DeviceMask) -> Option<Choice> {
-        lock(&self.turns).next(self.on().minus(full))
+        lock(&self.turns).next(self.writable().minus(full))
     }
 
     /// Accounts for `pages` written to the last choice.
@@ -254,15 +283,15 @@ impl Devices {
     /// The first devices with clusters, without the `full` ones: for pages that the compressed
     /// store refuses. Empty: none is left.
     pub(crate) fn beside_store(&self, full: DeviceMask) -> DeviceMask {
-        lock(&self.turns).shared(self.on().minus(full))
+        lock(&self.turns).shared(self.writable().minus(full))
     }
 
     /// The devices for cold pages of the compressed store, without the `full` ones: those below it,
     /// or if none is below, any other. Empty: there is none.
     pub(crate) fn behind_store(&self, full: DeviceMask) -> DeviceMask {
         let turns = lock(&self.turns);
-        let below = turns.below_store(self.on());
-        turns.shared(if below.is_empty() { self.on() } else { below }.minus(full))
+        let below = turns.below_store(self.writable());
+        turns.shared(if below.is_empty() { self.writable() } else { below }.minus(full))
     }
 
     /// The compressed store, if it is one of the devices.

@@ -13,6 +13,7 @@ use crate::swap_list::SwapList;
 use crate::sync::{AcqRel, AtomicU64, Mutex, Relaxed, lock, sleep};
 use folioswap_policy::readahead::SwapinReadahead;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
+use folioswap_policy::tiers::TiersError;
 use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
 use std::sync::Arc;
 use std::time::Instant;
@@ -193,6 +194,20 @@ impl ShmemSpace {
     pub fn devices(&self) -> Vec<DeviceFigures> {
         let space = self.swap.space();
         self.swap.devices().figures(space.mm_stat().objects * PAGE as u64, space.file_space())
+    }
+
+    /// Lets pages that leave from now on go to the devices of these tiers alone: priorities with
+    /// commas between them, or `all`. Pages that are on others stay there.
+    ///
+    /// # Errors
+    /// [`TiersError`]; the tiers are as before.
+    pub fn set_tiers(&self, list: &str) -> Result<(), TiersError> {
+        self.swap.devices().set_tiers(list)
+    }
+
+    /// The priorities of the tiers that take pages, the highest first.
+    pub fn tiers(&self) -> Vec<i32> {
+        self.swap.devices().tiers()
     }
 
     pub(crate) fn metadata(&self) -> u64 {

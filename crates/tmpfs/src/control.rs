@@ -6,6 +6,7 @@
 //! | `folioswap.swaps` | the devices, in the format of /proc/swaps | | |
 //! | `folioswap.memory` | the limit, and whether it is kept: [`Within`] | another limit | |
 //! | `folioswap.size` | the most contents | another number | |
+//! | `folioswap.tiers` | the priorities of the tiers that take pages | other tiers | |
 //! | `folioswap.swapoff` | the last one's state: [`Swapoff`] | begins one, of a device | ends it |
 //!
 //! The kernel holds a lock of the directory while an attribute is set, so a swapoff runs in a
@@ -35,12 +36,14 @@ const SWAPS: &[u8] = b"folioswap.swaps";
 pub const MEMORY: &str = "folioswap.memory";
 /// The attribute of the most contents, in bytes.
 pub const SIZE: &str = "folioswap.size";
+/// The attribute of the tiers that take pages: priorities with commas between them, or `all`.
+pub const TIERS: &str = "folioswap.tiers";
 /// The attribute of a [`Swapoff`].
 pub const SWAPOFF: &str = "folioswap.swapoff";
 
 /// Returns whether this attribute of the root is a control attribute.
 pub fn is_control(name: &[u8]) -> bool {
-    [STATS, SWAPS, SWAPOFF.as_bytes(), MEMORY.as_bytes(), SIZE.as_bytes()].contains(&name)
+    [STATS, SWAPS, SWAPOFF.as_bytes(), MEMORY.as_bytes(), SIZE.as_bytes(), TIERS.as_bytes()].contains(&name)
 }
 
 /// Whether a mount is within its limit. As text: `within`, or `above`.
@@ -152,16 +155,20 @@ impl Control {
                 Ok(format!("{} {}", tmpfs.limit(), within.name()))
             }
             name if name == SIZE.as_bytes() => Ok(tmpfs.size().to_string()),
+            name if name == TIERS.as_bytes() => {
+                let tiers: Vec<String> = tmpfs.space.tiers().iter().map(i32::to_string).collect();
+                Ok(tiers.join(","))
+            }
             _ => self.state().last.as_ref().map(|last| last.now().to_string()).ok_or(Errno::NODATA),
         }
     }
 
-    /// Begins a swapoff, or sets a limit.
+    /// Begins a swapoff, or sets a limit or the tiers.
     ///
     /// # Errors
-    /// `EINVAL`, `ERANGE`: the limit is no number, or not possible; `EPERM`: the caller is neither
-    /// root nor the user who mounted; `EOPNOTSUPP`: the attribute cannot be set; `EBUSY`: a swapoff
-    /// is running.
+    /// `EINVAL`, `ERANGE`: the limit is no number, or not possible, or there is no such tier;
+    /// `EPERM`: the caller is neither root nor the user who mounted; `EOPNOTSUPP`: the attribute
+    /// cannot be set; `EBUSY`: a swapoff is running.
     pub fn set(&self, tmpfs: &Arc<Tmpfs>, uid: u32, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         may(tmpfs, uid, name)?;
         let number =
@@ -171,6 +178,10 @@ impl Control {
         }
         if name == SIZE.as_bytes() {
             return tmpfs.set_size(number()?);
+        }
+        if name == TIERS.as_bytes() {
+            let list = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
+            return tmpfs.space.set_tiers(list).map_err(|_| Errno::INVAL);
         }
         let mut state = self.state();
         if state.last.as_ref().is_some_and(|last| *last.now() == Swapoff::Running) {

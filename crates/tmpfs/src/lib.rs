@@ -26,7 +26,7 @@ mod table;
 mod tmpfs;
 mod xattr;
 
-pub use control::{MEMORY, SIZE, SWAPOFF, Swapoff, UnknownState, Within};
+pub use control::{MEMORY, SIZE, SWAPOFF, Swapoff, TIERS, UnknownState, Within};
 pub use folioswap_shmem::{Discard, HugePolicy, SwapDevice};
 pub use kernel_cache::KernelCacheStatistics;
 pub use mount::{MEMORY_MIN, MountError, MountOptions, Mounted, SOURCE, Shares, mount, shares};

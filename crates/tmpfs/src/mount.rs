@@ -6,7 +6,7 @@ use crate::{
     server::{Caching, Server},
     tmpfs::{Tmpfs, TmpfsOptions},
 };
-use folioswap_shmem::{HugePolicy, ShmemSpace, SwapDevice};
+use folioswap_shmem::{HugePolicy, ShmemSpace, SwapDevice, TiersError};
 use fuser::{Config, Session, SessionACL};
 use rustix::io::Errno;
 use std::{
@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub huge: HugePolicy,
     /// The devices that contents are swapped out to.
     pub devices: Vec<SwapDevice>,
+    /// The tiers that take pages at first: priorities with commas between them, or `all`.
+    pub tiers: String,
     /// The permissions of the root directory.
     pub mode: u16,
     /// Whether reads and writes go through the page cache.
@@ -82,6 +84,9 @@ pub enum MountError {
     /// The space for contents could not be made.
     #[error(transparent)]
     Space(#[from] folioswap_shmem::CreateError),
+    /// No device is in a tier that was named.
+    #[error("tiers: {0}")]
+    Tiers(TiersError),
     /// The machine has no FUSE.
     #[error(
         "/dev/fuse: {0}; load the module with `modprobe fuse`, or give the container the device (`--device /dev/fuse`)"
@@ -145,6 +150,7 @@ pub fn mount(options: MountOptions) -> Result<Mounted, MountError> {
         size: Some(options.size),
         devices: options.devices,
     })?;
+    space.set_tiers(&options.tiers).map_err(MountError::Tiers)?;
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => MountError::FuseForbidden(error),

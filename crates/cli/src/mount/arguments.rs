@@ -109,6 +109,10 @@ pub struct MountArguments {
     /// nbd://HOST/EXPORT; repeatable (see below)
     #[arg(long, value_name = "DEVICE", value_parser = clap::builder::OsStringValueParser::new().try_map(|value| swap_option::parse(&value)))]
     pub swap: Vec<SwapOption>,
+    /// Tiers that take pages, as the priorities of their devices: 10,0 [default: all]; others wait
+    /// for `folioswap set --swap-tiers`
+    #[arg(long, value_name = "TIERS", value_parser = crate::swap_tiers::parse, allow_hyphen_values = true)]
+    pub swap_tiers: Option<String>,
     /// Directory of the built-in (unlinked) swap file [default: /var/tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub swap_dir: Option<PathBuf>,

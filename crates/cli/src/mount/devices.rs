@@ -1,7 +1,10 @@
 //! The swap devices of a mount: the devices of `run`, served by the daemon itself.
 
 use super::{MountCommandError, arguments::MountArguments};
-use crate::device_warnings;
+use crate::{
+    device_warnings,
+    swap_tiers::{self, TiersRefusal},
+};
 use folioswap_group::devices::DeviceKind;
 use folioswap_supervisor::{
     devices::{
@@ -36,6 +39,15 @@ impl MountDevices {
             swap_max: arguments.swap_max,
         };
         Ok(MountDevices(devices::prepare_for_one(asked, limits)?))
+    }
+
+    /// Refuses tiers that no device is in.
+    ///
+    /// # Errors
+    /// [`TiersRefusal`].
+    pub fn check_tiers(&self, tiers: &str) -> Result<(), TiersRefusal> {
+        let priorities: Vec<i32> = self.0.devices.iter().map(|device| device.description.priority).collect();
+        swap_tiers::devices_in(tiers, &priorities).map(drop)
     }
 
     /// Warnings on devices that the user may not have meant, one line each.

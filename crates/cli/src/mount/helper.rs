@@ -31,11 +31,12 @@ use std::{
 /// The names under which this program is the helper of mount(8).
 const NAMES: [&str; 2] = ["mount.folioswap", "mount.fuse.folioswap"];
 /// Options that take a value, and the arguments of `folioswap mount` that they become.
-const VALUES: [(&str, &str); 8] = [
+const VALUES: [(&str, &str); 9] = [
     ("memory", "--memory"),
     ("size", "--size"),
     ("huge", "--huge"),
     ("swap", "--swap"),
+    ("swap_tiers", "--swap-tiers"),
     ("swap_dir", "--swap-dir"),
     ("swap_max", "--swap-max"),
     ("nr_inodes", "--inodes"),
@@ -66,7 +67,7 @@ pub enum HelperError {
     Usage,
     /// An option has no meaning.
     #[error(
-        "option {0}: not known; there are memory, size, huge, swap, swap_dir, swap_max, nr_inodes, mode, direct, remount, and \
+        "option {0}: not known; there are memory, size, huge, swap, swap_tiers, swap_dir, swap_max, nr_inodes, mode, direct, remount, and \
          the flags of a mount point (ro, nosuid, nodev, noexec, noatime)"
     )]
     Unknown(String),
@@ -78,7 +79,7 @@ pub enum HelperError {
     Quote(String),
     /// An option that holds for the life of a mount.
     #[error(
-        "option {0}: it holds as long as the mount; only memory, size and the flags of a mount point can be remounted"
+        "option {0}: it holds as long as the mount; only memory, size, swap_tiers and the flags of a mount point can be remounted"
     )]
     NotRemounted(String),
     /// The flags of the mount point could not be set.
@@ -156,9 +157,14 @@ fn arguments(asked: &Asked) -> Result<Option<MountArguments>, Error> {
 
 fn remount(asked: &Asked) -> Result<(), Error> {
     let mut limits = [("--memory", None), ("--size", None)];
+    let mut tiers = None;
     let mut words = asked.arguments.chunks(2);
     for pair in &mut words {
         let [name, value] = pair else { return Err(HelperError::NotRemounted(shown(&pair[0])).into()) };
+        if name == "--swap-tiers" {
+            tiers = Some(value.to_string_lossy().into_owned());
+            continue;
+        }
         let Some(limit) = limits.iter_mut().find(|(limit, _)| name == limit) else {
             return Err(HelperError::NotRemounted(shown(name)).into());
         };
@@ -171,6 +177,9 @@ fn remount(asked: &Asked) -> Result<(), Error> {
         })?);
     }
     let point = targets::mount_at(&asked.directory)?;
+    if let Some(tiers) = tiers {
+        set::set_tiers(&point, &tiers)?;
+    }
     if limits.iter().any(|(_, limit)| limit.is_some()) {
         set::set_mount(&point, limits[0].1, limits[1].1)?;
     }

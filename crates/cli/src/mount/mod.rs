@@ -161,6 +161,7 @@ pub fn mount(arguments: &MountArguments) -> Result<i32, Error> {
     let limits = Limits::capture();
     limits.raise()?;
     let devices = MountDevices::prepare(arguments, &limits)?;
+    devices.check_tiers(&options.tiers)?;
     devices.warnings(arguments).iter().for_each(|line| eprint!("{line}"));
     if arguments.foreground {
         daemon::foreground(options, devices)?
@@ -194,6 +195,7 @@ fn options(arguments: &MountArguments) -> Result<MountOptions, MountCommandError
         inodes: arguments.inodes.unwrap_or(ram / PAGE_SIZE / 2),
         huge: arguments.huge.into(),
         devices: Vec::new(),
+        tiers: arguments.swap_tiers.clone().unwrap_or_else(|| "all".to_owned()),
         mode: arguments.mode,
         caching: if arguments.direct { Caching::Direct } else { Caching::Kernel },
     })

@@ -1,5 +1,6 @@
 //! The arguments of the commands that look at running groups and mounts, and change them.
 
+use crate::swap_tiers;
 use clap::Args;
 use folioswap_group::seat::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use folioswap_supervisor::size;
@@ -34,6 +35,7 @@ Examples:
   folioswap set train --memory 2G       another limit for the running group
   folioswap set 4711 --memory 512M      the same for that of process 4711
   folioswap set /mnt/build --memory 2G --size 16G
+  folioswap set train --swap-tiers 10   new pages go to devices of priority 10
   folioswap set train --weight 4711=400 process 4711 keeps more than others
   folioswap set train --weight 400      the group does (`folioswap balance`)
 
@@ -74,7 +76,7 @@ pub struct StatsArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = SET_EXAMPLES, group = clap::ArgGroup::new("what").required(true).multiple(true).args(["memory", "size", "weight"]))]
+#[command(after_help = SET_EXAMPLES, group = clap::ArgGroup::new("what").required(true).multiple(true).args(["memory", "size", "weight", "swap_tiers"]))]
 pub struct SetArguments {
     /// A group or a mount: NAME, PID or DIR
     #[arg(value_name = "TARGET", long_help = TARGET)]
@@ -85,6 +87,10 @@ pub struct SetArguments {
     /// The most contents of a mount
     #[arg(long, value_name = "SIZE", value_parser = size::parse_swap_max)]
     pub size: Option<u64>,
+    /// Tiers that take pages from now on, as the priorities of their devices: 10,0; or all. Pages
+    /// that are in others stay there
+    #[arg(long, value_name = "TIERS", value_parser = swap_tiers::parse, allow_hyphen_values = true)]
+    pub swap_tiers: Option<String>,
     /// Weight as cgroups have it, 1 to 10000, else 100. N: of the group, where `folioswap balance`
     /// shares memory among several. PID=N: of a process, and of those that it starts from now on;
     /// near the limit busy processes give memory in inverse proportion. Repeatable

@@ -86,6 +86,9 @@ fn reason(end: Option<ChangeEnd>, change: Change) -> String {
         Some(ChangeEnd::NoMember { process }) => {
             format!("it has no managed process {process}; `folioswap stats` lists them")
         }
+        Some(ChangeEnd::NoDevice) => {
+            "no device of these tiers takes pages (`folioswap swapon --show`)".to_owned()
+        }
         Some(ChangeEnd::Unstoppable { process }) => format!(
             "process {process} ({}) cannot be stopped (it belongs to another user, or processes are made faster than they \
              are stopped); all go on",

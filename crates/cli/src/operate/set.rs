@@ -1,4 +1,4 @@
-//! `folioswap set`: another limit for a group or a mount that is in use.
+//! `folioswap set`: another limit, other tiers or weights for a group or a mount that is in use.
 
 use super::{
     OperateError,
@@ -7,10 +7,10 @@ use super::{
     mounts::{self, MountSnapshot},
     targets::{self, Target},
 };
-use crate::{error::Error, host, interrupt::Signals, mount::mounts::MountPoint};
+use crate::{error::Error, host, interrupt::Signals, mount::mounts::MountPoint, swap_tiers};
 use folioswap_group::protocol::Change;
 use folioswap_supervisor::size;
-use folioswap_tmpfs::{MEMORY, SIZE, Within};
+use folioswap_tmpfs::{MEMORY, SIZE, TIERS, Within};
 use rustix::{
     fs::{XattrFlags, setxattr},
     io::Errno,
@@ -42,6 +42,11 @@ pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
             if let Some(bytes) = arguments.memory {
                 change::ask(&group, Change::Limit(bytes))?;
             }
+            if let Some(tiers) = &arguments.swap_tiers {
+                let priorities: Vec<i32> =
+                    group.memory.group().decisions.devices().map(|(device, _)| device.priority).collect();
+                change::ask(&group, Change::Tiers(swap_tiers::devices_in(tiers, &priorities)?.bits()))?;
+            }
             for &weighed in &arguments.weight {
                 let change = match weighed {
                     Weighed::Group(weight) => Change::GroupWeight(weight),
@@ -53,9 +58,28 @@ pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
         Target::Mount(point) if !arguments.weight.is_empty() => {
             return Err(OperateError::NoWeight(point.directory).into());
         }
-        Target::Mount(point) => set_mount(&point, arguments.memory, arguments.size)?,
+        Target::Mount(point) => {
+            if let Some(tiers) = &arguments.swap_tiers {
+                set_tiers(&point, tiers)?;
+            }
+            if arguments.memory.or(arguments.size).is_some() {
+                set_mount(&point, arguments.memory, arguments.size)?;
+            }
+        }
     }
     Ok(0)
+}
+
+/// Sets the tiers of a mount that take pages.
+///
+/// # Errors
+/// [`OperateError`], and tiers that no device is in; they are as before.
+pub fn set_tiers(point: &MountPoint, tiers: &str) -> Result<(), Error> {
+    let devices = MountSnapshot::read(point)?.devices();
+    let priorities: Vec<i32> = devices.iter().map(|&(.., priority)| priority as i32).collect();
+    swap_tiers::devices_in(tiers, &priorities)?;
+    put_text(point, TIERS, tiers)?;
+    Ok(())
 }
 
 /// Sets the limits of a mount, that of memory first: it is the one that may fail.
@@ -129,7 +153,6 @@ fn settle(point: &MountPoint, bytes: u64, signals: &Signals) -> Result<(), Opera
 fn put(point: &MountPoint, attribute: &str, bytes: u64) -> Result<(), OperateError> {
     let set = setxattr(&point.directory, attribute, bytes.to_string().as_bytes(), XattrFlags::empty());
     set.map_err(|errno| match errno {
-        Errno::PERM | Errno::ACCESS => refused(point, "only root or who mounted it may change it".to_owned()),
         Errno::INVAL if attribute == MEMORY => refused(
             point,
             format!(
@@ -142,9 +165,21 @@ fn put(point: &MountPoint, attribute: &str, bytes: u64) -> Result<(), OperateErr
             point,
             format!("--memory {} is more than this machine's RAM ({})", size::show(bytes), size::show(host::memory_bytes())),
         ),
+        errno => not_set(point, errno),
+    })
+}
+
+fn put_text(point: &MountPoint, attribute: &str, text: &str) -> Result<(), OperateError> {
+    let set = setxattr(&point.directory, attribute, text.as_bytes(), XattrFlags::empty());
+    set.map_err(|errno| not_set(point, errno))
+}
+
+fn not_set(point: &MountPoint, errno: Errno) -> OperateError {
+    match errno {
+        Errno::PERM | Errno::ACCESS => refused(point, "only root or who mounted it may change it".to_owned()),
         Errno::OPNOTSUPP => refused(point, "its daemon speaks another version".to_owned()),
         errno => system(point, errno),
-    })
+    }
 }
 
 fn refused(point: &MountPoint, reason: String) -> OperateError {

@@ -21,8 +21,8 @@ const FILE_NAME: &str = "folioswap.toml";
 /// The table of profiles.
 const PROFILE: &str = "profile";
 /// The keys of a file and of a profile.
-const KEYS: [&str; 8] =
-    ["memory", "memory-scope", "swap", "swap-dir", "swap-max", "thp", "page-cluster", "stats"];
+const KEYS: [&str; 9] =
+    ["memory", "memory-scope", "swap", "swap-dir", "swap-max", "swap-tiers", "thp", "page-cluster", "stats"];
 
 /// Why environment or files were not understood.
 #[derive(Debug, thiserror::Error)]
@@ -90,10 +90,10 @@ impl Asked {
         let (ours, theirs) = (self.group, other.group);
         // They describe the devices together.
         let decides = !ours.swap.is_empty() || ours.swap_dir.is_some() || ours.swap_max.is_some();
-        let (swap, swap_dir, swap_max) = if decides {
-            (ours.swap, ours.swap_dir, ours.swap_max)
+        let (swap, swap_dir, swap_max, their_tiers) = if decides {
+            (ours.swap, ours.swap_dir, ours.swap_max, None)
         } else {
-            (theirs.swap, theirs.swap_dir, theirs.swap_max)
+            (theirs.swap, theirs.swap_dir, theirs.swap_max, theirs.swap_tiers)
         };
         let group = GroupArguments {
             memory: ours.memory.or(theirs.memory),
@@ -101,6 +101,7 @@ impl Asked {
             swap,
             swap_dir,
             swap_max,
+            swap_tiers: ours.swap_tiers.or(their_tiers),
             thp: ours.thp.or(theirs.thp),
             page_cluster: ours.page_cluster.or(theirs.page_cluster),
             profile: ours.profile,
@@ -289,6 +290,9 @@ fn read_key(asked: &mut Asked, name: &str, value: &Value) -> Result<(), String> 
                 _ => size::parse_swap_max(text()?).map_err(|error| said(&error))?,
             };
             group.swap_max = Some(bytes);
+        }
+        "swap-tiers" => {
+            group.swap_tiers = Some(crate::swap_tiers::parse(text()?).map_err(|error| said(&error))?)
         }
         "thp" => group.thp = Some(crate::folio_option::parse(text()?).map_err(|error| said(&error))?),
         "page-cluster" => {

@@ -21,6 +21,9 @@ pub enum Change {
     },
     /// Another weight of the group among groups, 1 to [`WEIGHT_MAX`](crate::seat::WEIGHT_MAX).
     GroupWeight(u32),
+    /// Other tiers: the new pages of the group go to these devices alone, a bit each, and to the
+    /// others of their priorities.
+    Tiers(u32),
 }
 
 impl Change {
@@ -32,6 +35,7 @@ impl Change {
             Change::Thaw => [2, 0, 0],
             Change::Weight { process, weight } => [3, process as u64, weight as u64],
             Change::GroupWeight(weight) => [4, weight as u64, 0],
+            Change::Tiers(devices) => [5, devices as u64, 0],
         }
     }
 
@@ -45,6 +49,7 @@ impl Change {
                 Change::Weight { process: process as u32, weight: weight as u32 }
             }
             [4, weight, _] if weight > 0 && weight <= WEIGHT_MAX as u64 => Change::GroupWeight(weight as u32),
+            [5, devices, _] if devices > 0 && devices <= u32::MAX as u64 => Change::Tiers(devices as u32),
             _ => return None,
         })
     }
@@ -89,6 +94,8 @@ pub enum ChangeEnd {
         /// The process.
         process: u32,
     },
+    /// No device in the tiers takes pages now: each has failed, or is out of use.
+    NoDevice,
 }
 
 impl ChangeEnd {
@@ -103,6 +110,7 @@ impl ChangeEnd {
             ChangeEnd::Frozen { charge } => [5, charge, 0],
             ChangeEnd::Unstoppable { process } => [6, process as u64, 0],
             ChangeEnd::NoMember { process } => [7, process as u64, 0],
+            ChangeEnd::NoDevice => [8, 0, 0],
         }
     }
 
@@ -117,6 +125,7 @@ impl ChangeEnd {
             [5, charge, _] => ChangeEnd::Frozen { charge },
             [6, process, _] => ChangeEnd::Unstoppable { process: process as u32 },
             [7, process, _] => ChangeEnd::NoMember { process: process as u32 },
+            [8, ..] => ChangeEnd::NoDevice,
             _ => return None,
         })
     }

@@ -25,6 +25,7 @@ fn changes_and_their_ends_fit_a_message() {
         Change::Thaw,
         Change::Weight { process: 7, weight: 10_000 },
         Change::GroupWeight(7),
+        Change::Tiers(u32::MAX),
     ] {
         assert_eq!(Change::unpack(change.pack()), Some(change));
     }
@@ -41,10 +42,11 @@ fn changes_and_their_ends_fit_a_message() {
         ChangeEnd::Frozen { charge: 7 },
         ChangeEnd::Unstoppable { process: u32::MAX },
         ChangeEnd::NoMember { process: 7 },
+        ChangeEnd::NoDevice,
     ] {
         assert_eq!(ChangeEnd::unpack(end.pack()), Some(end));
     }
-    assert_eq!(ChangeEnd::unpack([8, 0, 0]), None);
+    assert_eq!(ChangeEnd::unpack([9, 0, 0]), None);
 }
 
 #[test]

@@ -71,9 +71,11 @@ impl Engine {
         self.embedded.state.store(EMBEDDED, Release);
     }
 
-    /// Returns the devices that may be used.
+    /// Returns the devices that new pages may go to: those that were given, in the tiers of the
+    /// group and of those around it.
     pub(crate) fn permitted(&self) -> DeviceMask {
-        DeviceMask::ALL.minus(DeviceMask::from_bits(self.embedded.forbidden.load(Relaxed)))
+        let masked = self.decisions().masked_devices_around(self.seat().group());
+        DeviceMask::ALL.minus(DeviceMask::from_bits(self.embedded.forbidden.load(Relaxed) | masked))
     }
 
     /// Returns the group's devices that may be used, with their numbers.

@@ -46,8 +46,8 @@ impl Swapoff {
 }
 
 impl Evictor {
-    /// Looks which devices leave, closes those that are off, and opens those that were added. The
-    /// caller holds the gate.
+    /// Looks which devices leave, closes those that are off, opens those that were added, and
+    /// follows the tiers of the group. The caller holds the gate.
     pub(crate) fn follow_devices(&mut self) {
         let engine = self.engine;
         let changed = engine.decisions().devices_changed();
@@ -71,6 +71,9 @@ impl Evictor {
             off.iter().for_each(|id| engine.space.shared_devices().close(id));
         }
         self.open_added();
+        let devices = engine.decisions().devices().map(|(device, _)| device);
+        self.tiers.turns = Turns::new(devices).among(engine.permitted());
+        self.note_devices_below_store();
         self.tiers.swapoff = Swapoff { seen: Some(changed), leaving, ..Swapoff::new() };
     }
 
@@ -94,9 +97,7 @@ impl Evictor {
             }
         }
         if !added.is_empty() {
-            self.tiers.turns = Turns::new(engine.decisions().devices().map(|(device, _)| device));
             self.tiers.run_berths = RunBerths::new();
-            self.note_devices_below_store();
         }
     }
 

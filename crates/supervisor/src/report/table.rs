@@ -1,4 +1,5 @@
-//! The device table of swapon(8): NAME TYPE SIZE USED PRIO, and ERRORS where a device has failed.
+//! The device table of swapon(8): NAME TYPE SIZE USED PRIO, and ERRORS where a device has failed or
+//! takes no pages for another reason.
 
 use super::totals::Levels;
 use folioswap_group::{
@@ -35,6 +36,8 @@ pub enum Health {
     Good,
     /// The device failed too often and is out of the rotation.
     Failed,
+    /// The device is in no tier of the group: its pages stay, new ones go elsewhere.
+    Masked,
     /// The device is being taken out of use.
     Leaving,
     /// The device is out of use.
@@ -54,6 +57,7 @@ pub enum Sizes {
 /// number.
 pub fn devices(decisions: &Decisions, levels: &Levels, names: &[PathBuf]) -> Vec<(usize, Device)> {
     let bytes = |clusters: u32| u64::from(clusters) * CLUSTER_BYTES;
+    let masked = decisions.masked_devices();
     let row = |(number, (device, entry)): (usize, (DeviceDescription, &DeviceEntry))| {
         let name = names.get(number).filter(|name| !name.as_os_str().is_empty());
         let name = name.map_or_else(|| device.kind.name().to_owned(), |name| column(name));
@@ -68,6 +72,7 @@ pub fn devices(decisions: &Decisions, levels: &Levels, names: &[PathBuf]) -> Vec
             DeviceUsage::Off => Health::Off,
             DeviceUsage::Leaving => Health::Leaving,
             DeviceUsage::InUse if entry.is_failed() => Health::Failed,
+            DeviceUsage::InUse if masked >> number & 1 != 0 => Health::Masked,
             DeviceUsage::InUse => Health::Good,
         };
         (number, Device { name, kind: device.kind, size, used, prio: device.priority, errors, health })
@@ -108,6 +113,7 @@ pub fn render(devices: &[Device], sizes: Sizes) -> String {
         let errors = match device.health {
             Health::Good => device.errors.to_string(),
             Health::Failed => format!("{},failed", device.errors),
+            Health::Masked => format!("{},masked", device.errors),
             Health::Leaving => format!("{},swapoff", device.errors),
             Health::Off => format!("{},off", device.errors),
         };

@@ -1,4 +1,4 @@
-//! Changes of the group while it runs: another limit, freeze and thaw.
+//! Changes of the group while it runs: another limit, other tiers, freeze and thaw.
 //!
 //! A lower limit is tried, not decreed. Members page out until the group is within it; if they do
 //! not come so far, because memory is locked or swap is full, the old limit holds again and nothing
@@ -58,6 +58,7 @@ impl Supervisor {
                 Change::Limit(bytes) => self.begin_limit(index, bytes, now),
                 Change::Freeze => Some(self.freeze()),
                 Change::Thaw => Some(self.thaw(now)),
+                Change::Tiers(devices) => Some(self.set_tiers(devices)),
                 Change::Weight { process, weight } => Some(self.set_weight(process, weight)),
                 Change::GroupWeight(weight) => {
                     self.settings.description.weight = weight;

@@ -20,6 +20,7 @@ mod shortage;
 mod swapoff;
 mod swapon;
 mod telling;
+mod tiers;
 mod unmanaged;
 mod userfaults;
 mod vigil;
@@ -53,7 +54,9 @@ use folioswap_group::{
     counters::Counter,
     decisions::{Failures, Scope},
     folio_orders::FolioOrders,
+    nested::WHOLE,
 };
+use folioswap_slots::DeviceMask;
 use forwards::Forwards;
 use freeze::Frozen;
 use pagers::Settling;
@@ -102,6 +105,8 @@ pub struct Settings {
     pub memory: GroupMemory,
     /// The swap devices.
     pub devices: PreparedDevices,
+    /// The devices that take no pages at first: their tiers are not among those of the group.
+    pub masked_devices: DeviceMask,
     /// The most bytes that members may write into a file.
     pub file_bytes: u64,
     /// The listening sockets of the group: one with an abstract name, one beside the agent.
@@ -222,6 +227,7 @@ impl Settings {
         for (number, device) in self.devices.devices.iter().enumerate() {
             writer.device(number).take_orders(device.orders.bits());
         }
+        writer.set_masked_devices_of(WHOLE, self.masked_devices.bits());
         writer.set_folio_orders(self.folio_orders);
         writer.set_page_cluster(self.page_cluster);
         if self.validate {

@@ -135,8 +135,7 @@ impl Supervisor {
         writer.device(number).take_orders(device.orders.bits());
         writer.device(number).describe(device.description);
         self.settings.devices.devices.push(device);
-        writer.devices_have_changed();
-        self.wake_members();
+        self.mask_added(number);
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use folioswap_group::{
     folio_orders::FolioOrders,
     protocol::{Kind, Message},
 };
+use folioswap_slots::DeviceMask;
 use rustix::{
     fd::OwnedFd,
     io::Errno,
@@ -331,6 +332,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         description: Description::new(None, &["puppet".into()]),
         memory: GroupMemory::create().expect("memory"),
         devices: devices::prepare_for_one(wanted, &Limits::capture()).expect("devices"),
+        masked_devices: DeviceMask::NONE,
         file_bytes: u64::MAX,
         listeners: vec![wire::listen_as(group).expect("a socket")],
         outputs: crate::report::outputs::Outputs {
