@@ -1,14 +1,17 @@
 //! `--swap-tiers`: new pages go to the devices of these priorities alone, also when the tiers
 //! change while programs use the swap. Pages that are on other devices stay there, and come back.
 
-use folioswap_acceptance::disk::Directory;
+use folioswap_acceptance::disk::{Directory, Scratch};
 use folioswap_acceptance::job::{self, Engine, Job, Running};
 use folioswap_acceptance::programs::{refused, run_folioswap};
 use folioswap_acceptance::shown::{table, used, wait_for_use};
+use folioswap_acceptance::waiting::wait_until;
 use folioswap_acceptance::{MIB, mount, mount::Mount, skip};
+use std::fs::File;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+const LOST: &str = env!("CARGO_BIN_EXE_acc-lost");
 const TOUCH: &str = env!("CARGO_BIN_EXE_acc-touch");
 const FILES: &str = env!("CARGO_BIN_EXE_acc-tmpfs");
 const LIMIT: u64 = 32 * MIB;
@@ -24,9 +27,13 @@ macro_rules! only_folioswap {
 }
 
 fn start(words: &[&str], options: &[&str]) -> Running {
+    start_in("resident", words, options)
+}
+
+fn start_in(scope: &'static str, words: &[&str], options: &[&str]) -> Running {
     let job =
         options.iter().fold(Job::new(words).timeout(Duration::from_secs(240)), |job, word| job.option(word));
-    job.start(Engine::Folioswap { memory: Some(LIMIT), scope: "resident" })
+    job.start(Engine::Folioswap { memory: Some(LIMIT), scope })
 }
 
 #[track_caller]
@@ -126,7 +133,7 @@ fn tiers_that_change_a_hundred_times_lose_nothing() {
     let words = [
         TOUCH,
         "--size",
-        "40M",
+        "24M",
         "--kind",
         "mixed",
         "--phases",
@@ -134,19 +141,23 @@ fn tiers_that_change_a_hundred_times_lose_nothing() {
         "--processes",
         "3",
         "--touches",
-        "60000",
+        "30000",
     ];
     let mut running = start(&words, &options);
     let [upper, lower] = devices.names();
+    assert_eq!(table(&running).len(), 3, "it is there");
     let mut changes = 0;
     for tiers in ["0", "10", "5,0", "5", "all", "10,0"].into_iter().cycle() {
         if changes >= 100 || running.poll() {
             break;
         }
         let output = run_folioswap(&["set", &running.pid.to_string(), "--swap-tiers", tiers]);
-        if output.status.success() {
-            changes += 1;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains("belongs to no running") || said.contains("has ended"), "{said}");
+            break;
         }
+        changes += 1;
     }
     let outcome = running.finish();
     job::report(&format!("{changes} changes"), &outcome);
@@ -162,6 +173,76 @@ fn tiers_that_change_a_hundred_times_lose_nothing() {
         );
     }
     outcome.check_clean();
+}
+
+/// The store may take more than its share where the file below it is masked, and the file gets
+/// nothing; then the store is masked, and what it has beyond its share goes down as before.
+#[test]
+fn what_is_masked_gets_nothing_although_the_store_is_full() {
+    only_folioswap!();
+    let devices = Devices::new();
+    let mut options = devices.options();
+    options.extend(["--swap-tiers".to_owned(), "10".to_owned()]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let phases = "fill,verify,random,random,verify";
+    let words =
+        [TOUCH, "--timing", "--size", "64M", "--kind", "3", "--phases", phases, "--touches", "150000"];
+    let mut running = start_in("total", &words, &options);
+    wait_until("it has filled its memory", || running.poll() || running.errors().contains("\"verify\""));
+    let [upper, lower] = devices.names();
+    assert!(used(&running, "zram") > Some(MIB), "{:?}", used(&running, "zram"));
+    assert_eq!((used(&running, &upper), used(&running, &lower)), (Some(0), Some(0)));
+    set(&running, "0");
+    wait_for_use(&mut running, &lower, 2 * MIB);
+    let outcome = running.finish();
+    job::report("masked in scope total", &outcome);
+    outcome.check();
+    outcome.check_validated();
+    outcome.check_clean();
+}
+
+/// The message names what can be changed.
+#[test]
+fn a_run_that_fills_its_tiers_is_told_of_the_others() {
+    only_folioswap!();
+    let devices = Devices::new();
+    let mut words = vec!["run".to_owned(), "-m".to_owned(), "32M".to_owned()];
+    words.extend(devices.options());
+    words.extend(
+        ["--swap-tiers", "10", "--", TOUCH, "--size", "96M", "--kind", "random", "--phases", "fill"]
+            .map(str::to_owned),
+    );
+    refused(&run_folioswap(&words), 137, &["out of swap", "the other devices are masked", "--swap-tiers"]);
+}
+
+/// A group keeps a device that takes pages, and its tiers if another change is refused.
+#[test]
+fn what_would_leave_no_device_is_refused() {
+    only_folioswap!();
+    let devices = Devices::new();
+    let [upper, _] = devices.names();
+    let options = devices.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let go = Scratch::new("tiers-go");
+    let mut running = start(&[LOST, "24", &go.0.display().to_string()], &options);
+    running.wait_for_output("ready");
+    let pid = running.pid.to_string();
+    set(&running, "5");
+    refused(&run_folioswap(&["swapoff", "--pid", &pid, &upper]), 125, &["--swap-tiers"]);
+    done(&run_folioswap(&["freeze", &pid]));
+    refused(&run_folioswap(&["set", &pid, "--memory", "8M", "--swap-tiers", "all"]), 125, &["frozen"]);
+    assert!(line(&running, "zram").ends_with(",masked"), "the old tiers hold again");
+    done(&run_folioswap(&["thaw", &pid]));
+    set(&running, "5,0");
+    done(&run_folioswap(&["swapoff", "--pid", &pid, &upper]));
+    // The tier has no device any more.
+    refused(&run_folioswap(&["set", &pid, "--swap-tiers", "5"]), 125, &["no device has priority 5", "10, 0"]);
+    let directory = Directory::new("first-again");
+    let first = format!("file:{},size=8M,prio=5", directory.0.display());
+    done(&run_folioswap(&["swapon", "--swap", &first, &pid]));
+    assert!(!line(&running, &directory.0.display().to_string()).contains("masked"));
+    File::create(&go.0).expect("a file");
+    running.finish().check();
 }
 
 /// A device that is added is in the tier of its priority.
@@ -245,6 +326,13 @@ fn a_mount_has_tiers_too() {
         125,
         &["no device has priority 3", "10, 5, 0"],
     );
+    refused(&run_folioswap(&["swapoff", &path, &upper]), 125, &["no other device of these tiers"]);
+    refused(&run_folioswap(&["set", &path, "--swap-tiers", "all", "--size", "4K"]), 125, &["contents"]);
+    let stats = run_folioswap(&["stats", &path, "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).expect("JSON");
+    let masked: Vec<bool> =
+        stats["devices"].as_array().expect("devices").iter().map(|device| device["masked"] == true).collect();
+    assert_eq!(masked, [true, false, true], "the old tiers hold again");
     work("check", "first");
     work("check", "second");
 }

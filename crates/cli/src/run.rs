@@ -138,7 +138,7 @@ fn prepare(
         refuse_taken(name)?;
     }
     let tiers = arguments.group.swap_tiers.as_deref().unwrap_or("all");
-    let priorities: Vec<i32> = devices.devices.iter().map(|device| device.description.priority).collect();
+    let priorities: Vec<_> = devices.devices.iter().map(|device| Some(device.description.priority)).collect();
     let in_tiers = swap_tiers::devices_in(tiers, &priorities)?;
     let outputs = outputs::open(arguments, printed)?;
     let memory = GroupMemory::create().map_err(Error::system("memfd_create for the group's memory"))?;

@@ -20,13 +20,14 @@ pub struct TiersRefusal {
     known: String,
 }
 
-/// The devices in the tiers of a list, where these are the priorities of all devices, by number.
+/// The devices in the tiers of a list, where these are the priorities of all devices, by
+/// number; `None` for one that is out of use.
 ///
 /// # Errors
 /// [`TiersRefusal`].
-pub fn devices_in(list: &str, priorities: &[i32]) -> Result<DeviceMask, TiersRefusal> {
+pub fn devices_in(list: &str, priorities: &[Option<i32>]) -> Result<DeviceMask, TiersRefusal> {
     tiers::devices_in(list, priorities.iter().copied()).map_err(|why| {
-        let mut known = priorities.to_vec();
+        let mut known: Vec<i32> = priorities.iter().flatten().copied().collect();
         known.sort_unstable_by(|a, b| b.cmp(a));
         known.dedup();
         let known: Vec<String> = known.iter().map(i32::to_string).collect();

@@ -118,7 +118,7 @@ fn reason(why: SwapoffEnd) -> String {
         SwapoffEnd::NotPermitted => "only root or the user whose group it is may do that".to_owned(),
         SwapoffEnd::Busy => "another device of the group is just leaving".to_owned(),
         SwapoffEnd::Store => "zram is each process's own compressed RAM".to_owned(),
-        SwapoffEnd::NoOther => "the group has no other device that takes what is on it".to_owned(),
+        SwapoffEnd::NoOther => "the group has no other device that takes what is on it, among its tiers (`folioswap set --swap-tiers`)".to_owned(),
         SwapoffEnd::NoRoom { used, free } => format!(
             "up to {} are on it, and the other devices have room for only {}: end something, or let it free memory, and try again",
             size::show(used),

@@ -82,7 +82,10 @@ impl Inner {
         let Parts { limit, when_full, faults, permitted, devices } = parts;
         let registration = match &parent {
             Some(parent) => {
-                Some(GroupRegistration::new(&tree, parent.group(), limit).ok_or(Error::TooManyGroups)?)
+                let registration =
+                    GroupRegistration::new(&tree, parent.group(), limit).ok_or(Error::TooManyGroups)?;
+                tree.mask(registration.number, DeviceMask::ALL.minus(permitted)).ok_or(Error::NoDevices)?;
+                Some(registration)
             }
             None => None,
         };
@@ -196,20 +199,9 @@ impl Inner {
 
     /// Changes the tiers that take new pages.
     pub(crate) fn set_tiers(&self, list: &str) -> Result<(), Error> {
-        let devices = tiers::devices_in(list, self.devices.iter().map(|(device, _)| device.priority));
-        let masked = DeviceMask::ALL.minus(devices.map_err(Error::Tiers)?);
-        let around: DeviceMask = self.parent.as_ref().map_or(DeviceMask::NONE, |parent| {
-            let decisions = self.tree.memory.group().decisions;
-            DeviceMask::from_bits(decisions.masked_devices_around(parent.group()))
-        });
-        let numbers = DeviceMask::ALL.iter().take(self.devices.len());
-        let mut usable = numbers.filter(|id| self.permitted.minus(masked).minus(around).contains(*id));
-        if usable.next().is_none() {
-            return Err(Error::NoDevices);
-        }
-        self.tree.memory.writer().set_masked_devices_of(self.group(), masked.bits());
-        self.wake_evictors();
-        Ok(())
+        let devices = tiers::devices_in(list, self.devices.iter().map(|(device, _)| Some(device.priority)));
+        let permitted = self.permitted.intersection(devices.map_err(Error::Tiers)?);
+        self.tree.mask(self.group(), DeviceMask::ALL.minus(permitted)).ok_or(Error::NoDevices)
     }
 
     /// Returns the most that regions may take: the least of the limits of the swap and those around

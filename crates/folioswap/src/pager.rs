@@ -17,6 +17,7 @@ use folioswap_group::protocol::{Kind, Message, OutOfMemory};
 use folioswap_pager::embed::embedding::Embedding;
 use folioswap_pager::engine::Engine;
 use folioswap_pager::engine::link;
+use folioswap_pager::kernel::futex::{self, Sharing};
 use folioswap_pager::kernel::sys::close_range;
 use folioswap_pager::kernel::uffd::{Faults, Userfault};
 use folioswap_slots::DeviceMask;
@@ -38,6 +39,24 @@ pub(crate) struct SwapTree {
 }
 
 impl SwapTree {
+    /// Lets no new pages of a group, and of those within it, go to these devices. `None`, and
+    /// nothing has changed: one of those groups would have no device that takes pages.
+    pub(crate) fn mask(&self, group: u32, masked: DeviceMask) -> Option<()> {
+        let _alone = self.lock_membership();
+        let whole = self.memory.group();
+        let taking = DeviceMask::ALL.iter().zip(whole.decisions.devices());
+        let taking = taking.filter(|(_, (_, entry))| entry.takes_pages());
+        let taking = taking.fold(DeviceMask::NONE, |taking, (id, _)| taking.with(id));
+        if !whole.decisions.would_have_devices(group, masked.bits(), taking.bits()) {
+            return None;
+        }
+        self.memory.writer().set_masked_devices_of(group, masked.bits());
+        for member in whole.members_within(group) {
+            futex::post(&member.wake, Sharing::Shared);
+        }
+        Some(())
+    }
+
     fn lock_membership(&self) -> MutexGuard<'_, ()> {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -181,6 +181,14 @@ fn new_pages_go_to_the_tiers_that_are_set() {
     comes_true(&inner, soon, || figure(&inner, "orig_data_size") > 8 * MIB);
     assert!(figure(&inner, "file_bytes") <= on_file + 4 * MIB, "it was {on_file}");
     regions.iter().for_each(|region| check(region, 1, 1));
+    // No group within may be left without a device, whichever of them is asked.
+    outer.set_tiers("all").unwrap();
+    inner.set_tiers("0").unwrap();
+    assert!(matches!(outer.set_tiers("1"), Err(Error::NoDevices)));
+    assert!(matches!(whole.set_tiers("1"), Err(Error::NoDevices)));
+    whole.set_tiers("0").unwrap();
+    assert!(matches!(whole.group().limit("12M").devices([0]).build(), Err(Error::NoDevices)));
+    whole.set_tiers("all").unwrap();
     let restricted = whole.group().limit("12M").devices([1]).build().unwrap();
     assert!(matches!(restricted.set_tiers("1"), Err(Error::NoDevices)));
     [&whole, &outer, &inner, &beside, &restricted].into_iter().for_each(is_sound);

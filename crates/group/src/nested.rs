@@ -180,6 +180,21 @@ impl Decisions {
         self.around(group).filter_map(own).fold(self.masked_devices(), |masked, own| masked | own)
     }
 
+    /// Whether a group and every one within it would have one of these devices left, if it masked
+    /// those, a bit each.
+    pub fn would_have_devices(&self, changed: u32, masked: u32, devices: u32) -> bool {
+        let own = |group| match self.nested(group) {
+            _ if group == changed => masked,
+            Some(entry) => entry.masked_devices.load(Relaxed),
+            None => self.masked_devices(),
+        };
+        let is_used = |group: &u32| *group == WHOLE || self.limit_of(*group) != u64::MAX;
+        let within = (0..GROUPS_MAX as u32).filter(is_used).filter(|group| self.is_within(*group, changed));
+        within
+            .map(|group| self.around(group).fold(0, |masked, group| masked | own(group)))
+            .all(|masked| devices & !masked != 0)
+    }
+
     /// The lowest limit that holds for the member with this seat, in bytes.
     pub fn least_limit(&self, seat: &Seat) -> u64 {
         self.around(seat.group()).map(|group| self.limit_of(group)).min().unwrap_or(u64::MAX)

@@ -41,14 +41,14 @@ pub fn check(list: &str) -> Result<(), TiersError> {
     if is_one { Ok(()) } else { Err(TiersError::Form) }
 }
 
-/// The devices in the tiers of a list, if these are the priorities of all devices, by number.
-/// Never empty, unless there are no devices.
+/// The devices in the tiers of a list, if these are the priorities of all devices, by number;
+/// `None` stands for a device that is out of use. Never empty, unless there are no devices.
 ///
 /// # Errors
 /// [`TiersError`].
 pub fn devices_in(
     list: &str,
-    priorities: impl Iterator<Item = i32> + Clone,
+    priorities: impl Iterator<Item = Option<i32>> + Clone,
 ) -> Result<DeviceMask, TiersError> {
     check(list)?;
     if list.trim() == "all" {
@@ -64,16 +64,18 @@ pub fn devices_in(
 }
 
 /// The devices that are in a tier with any of these; whoever names devices means whole tiers.
-pub fn whole_tiers(devices: DeviceMask, priorities: impl Iterator<Item = i32> + Clone) -> DeviceMask {
+pub fn whole_tiers(devices: DeviceMask, priorities: impl Iterator<Item = Option<i32>> + Clone) -> DeviceMask {
     let named = DeviceMask::ALL.iter().zip(priorities.clone()).filter(|&(id, _)| devices.contains(id));
-    named.fold(devices, |whole, (_, priority)| {
+    named.filter_map(|(_, priority)| priority).fold(devices, |whole, priority| {
         DeviceMask::from_bits(whole.bits() | devices_of_priority(priority, priorities.clone()).bits())
     })
 }
 
-fn devices_of_priority(wanted: i32, priorities: impl Iterator<Item = i32>) -> DeviceMask {
+fn devices_of_priority(wanted: i32, priorities: impl Iterator<Item = Option<i32>>) -> DeviceMask {
     let numbered = DeviceMask::ALL.iter().zip(priorities);
-    numbered.filter(|&(_, priority)| priority == wanted).fold(DeviceMask::NONE, |tier, (id, _)| tier.with(id))
+    numbered
+        .filter(|&(_, priority)| priority == Some(wanted))
+        .fold(DeviceMask::NONE, |tier, (id, _)| tier.with(id))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub enum Choice {
 pub struct Turns {
     priorities: [Option<i32>; DEVICES_MAX],
     store: DeviceMask,
+    /// The priority of the store, also of one that takes no new pages.
+    store_priority: Option<i32>,
     /// The side whose turn it is, the store or its equals.
     turn: Whose,
     /// Pages left of this turn.
@@ -40,18 +42,25 @@ enum Whose {
 impl Turns {
     /// Creates the order of these devices, by number; the store begins.
     pub fn new(devices: impl IntoIterator<Item = DeviceDescription>) -> Self {
-        let mut turns =
-            Turns { priorities: [None; DEVICES_MAX], store: DeviceMask::NONE, turn: Whose::Shared, left: 0 };
+        let mut turns = Turns {
+            priorities: [None; DEVICES_MAX],
+            store: DeviceMask::NONE,
+            store_priority: None,
+            turn: Whose::Shared,
+            left: 0,
+        };
         for (id, device) in DeviceMask::ALL.iter().zip(devices) {
             turns.priorities[id.index()] = Some(device.priority);
             if device.kind == DeviceKind::Zram {
                 turns.store = turns.store.with(id);
+                turns.store_priority = turns.store_priority.max(Some(device.priority));
             }
         }
         turns
     }
 
-    /// Returns the same order for a member that may use only these of the devices.
+    /// Returns the same order for a member whose new pages may go to these devices alone. What a
+    /// store has that is not among them goes on to the devices below it as before.
     pub fn among(mut self, permitted: DeviceMask) -> Self {
         for id in DeviceMask::ALL.minus(permitted).iter() {
             self.priorities[id.index()] = None;
@@ -108,7 +117,7 @@ impl Turns {
     /// Returns the devices of `available` below the store. Pages that are cold in the store go
     /// there.
     pub fn below_store(&self, available: DeviceMask) -> DeviceMask {
-        let store = self.store.iter().filter_map(|id| self.priorities[id.index()]).max();
+        let store = self.store_priority;
         let is_below =
             |id: &DeviceId| self.priorities[id.index()].is_some_and(|priority| Some(priority) < store);
         available.iter().filter(is_below).fold(DeviceMask::NONE, DeviceMask::with)

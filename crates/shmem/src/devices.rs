@@ -240,7 +240,7 @@ impl Devices {
     }
 
     /// The devices that may be written to: those in use, in the tiers that take pages.
-    fn writable(&self) -> DeviceMask {
+    pub(crate) fn writable(&self) -> DeviceMask {
         self.on().minus(DeviceMask::from_bits(self.masked.load(SeqCst)))
     }
 
@@ -249,7 +249,10 @@ impl Devices {
     /// # Errors
     /// [`TiersError`]; the tiers are as before.
     pub(crate) fn set_tiers(&self, list: &str) -> Result<(), TiersError> {
-        let devices = tiers::devices_in(list, self.list.iter().map(|device| device.description.priority))?;
+        let on = self.on();
+        let priority =
+            |(id, device): (DeviceId, &Device)| on.contains(id).then_some(device.description.priority);
+        let devices = tiers::devices_in(list, self.numbered().map(priority).collect::<Vec<_>>().into_iter())?;
         self.masked.store(DeviceMask::ALL.minus(devices).bits(), SeqCst);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Errors, and the caller's way out of each.
 
+use folioswap_policy::tiers::TiersError;
 use folioswap_slots::SwapEntry;
 
 /// Why an operation on an object was not done, or not to its end.
@@ -26,6 +27,17 @@ pub enum ShmemError {
     /// The offset or the end lies beyond 2^63 - 1 (EFBIG).
     #[error("the range ends beyond the largest offset")]
     TooLarge,
+}
+
+/// Why tiers are as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetTiersError {
+    /// The list does not fit the devices (EINVAL).
+    #[error(transparent)]
+    Tiers(#[from] TiersError),
+    /// A device is being taken out of use (EBUSY).
+    #[error("a device is being taken out of use")]
+    Busy,
 }
 
 /// Why a limit of a space was not changed. The old one holds.

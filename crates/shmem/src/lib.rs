@@ -62,9 +62,8 @@ mod word;
 
 pub use counters::Counts;
 pub use devices::{CLUSTER_BYTES, DeviceFigures, DeviceIo, DeviceKind, Discard, SwapDevice};
-pub use error::{CreateError, LimitError, ShmemError};
+pub use error::{CreateError, LimitError, SetTiersError, ShmemError};
 pub use folioswap_devices::Orders;
-pub use folioswap_policy::tiers::TiersError;
 pub use object::{Allocation, Lent, ObjectOf, ShmemObject};
 pub use options::{HugeAdvice, HugePolicy, Options};
 pub use space::{ShmemSpace, Statistics};

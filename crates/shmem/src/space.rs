@@ -2,7 +2,7 @@
 
 use crate::counters::{Counters, Counts};
 use crate::devices::DeviceFigures;
-use crate::error::{CreateError, LimitError, ShmemError};
+use crate::error::{CreateError, LimitError, SetTiersError, ShmemError};
 use crate::folio::{Folios, flag};
 use crate::frames::{BLOCK, Frames, PAGE};
 use crate::lru::Lru;
@@ -10,10 +10,9 @@ use crate::options::Options;
 use crate::reclaim::{Demotion, Effort, Reclaimer};
 use crate::swap::Swap;
 use crate::swap_list::SwapList;
-use crate::sync::{AcqRel, AtomicU64, Mutex, Relaxed, lock, sleep};
+use crate::sync::{AcqRel, AtomicU64, Mutex, Relaxed, lock, sleep, try_lock};
 use folioswap_policy::readahead::SwapinReadahead;
 use folioswap_policy::reclaim::watermarks::{Watermarks, grace};
-use folioswap_policy::tiers::TiersError;
 use folioswap_slots::{FolioId, Order, SlotWord, SwapEntry};
 use std::sync::Arc;
 use std::time::Instant;
@@ -200,9 +199,11 @@ impl ShmemSpace {
     /// commas between them, or `all`. Pages that are on others stay there.
     ///
     /// # Errors
-    /// [`TiersError`]; the tiers are as before.
-    pub fn set_tiers(&self, list: &str) -> Result<(), TiersError> {
-        self.swap.devices().set_tiers(list)
+    /// [`SetTiersError`]; the tiers are as before.
+    pub fn set_tiers(&self, list: &str) -> Result<(), SetTiersError> {
+        // Whoever takes a device off has seen that another one takes pages.
+        let Some(_no_device_leaves) = try_lock(&self.swapoffs) else { return Err(SetTiersError::Busy) };
+        Ok(self.swap.devices().set_tiers(list)?)
     }
 
     /// The priorities of the tiers that take pages, the highest first.

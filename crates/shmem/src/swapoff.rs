@@ -57,6 +57,11 @@ pub enum SwapoffError {
         /// Pages that memory and the other devices could take.
         room: u64,
     },
+    /// The other devices take no pages: their tiers are not among those that do (EBUSY).
+    #[error(
+        "no other device of these tiers takes pages: change the tiers first (`folioswap set --swap-tiers`)"
+    )]
+    LastOfTiers,
     /// The caller asked for its end (EINTR).
     #[error("interrupted; the device is in use again")]
     Interrupted,
@@ -107,7 +112,11 @@ impl ShmemSpace {
         } else {
             space.file_space().used_on(DeviceMask::only(id))
         };
-        let Some(elsewhere) = devices.room(devices.on().without(id), space.file_space()) else {
+        let others = devices.writable().without(id);
+        if others.is_empty() && devices.on().len() > 1 {
+            return Err(SwapoffError::LastOfTiers);
+        }
+        let Some(elsewhere) = devices.room(others, space.file_space()) else {
             return Ok(());
         };
         let resident = self.frames.used_pages();

@@ -14,7 +14,7 @@
 //! no lock.
 
 use crate::tmpfs::Tmpfs;
-use folioswap_shmem::SwapoffReport;
+use folioswap_shmem::{SetTiersError, SwapoffReport};
 use rustix::io::Errno;
 use std::{
     ffi::OsStr,
@@ -181,7 +181,10 @@ impl Control {
         }
         if name == TIERS.as_bytes() {
             let list = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
-            return tmpfs.space.set_tiers(list).map_err(|_| Errno::INVAL);
+            return tmpfs.space.set_tiers(list).map_err(|error| match error {
+                SetTiersError::Tiers(_) => Errno::INVAL,
+                SetTiersError::Busy => Errno::BUSY,
+            });
         }
         let mut state = self.state();
         if state.last.as_ref().is_some_and(|last| *last.now() == Swapoff::Running) {

@@ -6,7 +6,7 @@ use crate::{
     server::{Caching, Server},
     tmpfs::{Tmpfs, TmpfsOptions},
 };
-use folioswap_shmem::{HugePolicy, ShmemSpace, SwapDevice, TiersError};
+use folioswap_shmem::{HugePolicy, SetTiersError, ShmemSpace, SwapDevice};
 use fuser::{Config, Session, SessionACL};
 use rustix::io::Errno;
 use std::{
@@ -86,7 +86,7 @@ pub enum MountError {
     Space(#[from] folioswap_shmem::CreateError),
     /// No device is in a tier that was named.
     #[error("tiers: {0}")]
-    Tiers(TiersError),
+    Tiers(SetTiersError),
     /// The machine has no FUSE.
     #[error(
         "/dev/fuse: {0}; load the module with `modprobe fuse`, or give the container the device (`--device /dev/fuse`)"

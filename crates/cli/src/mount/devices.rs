@@ -46,7 +46,8 @@ impl MountDevices {
     /// # Errors
     /// [`TiersRefusal`].
     pub fn check_tiers(&self, tiers: &str) -> Result<(), TiersRefusal> {
-        let priorities: Vec<i32> = self.0.devices.iter().map(|device| device.description.priority).collect();
+        let priorities: Vec<_> =
+            self.0.devices.iter().map(|device| Some(device.description.priority)).collect();
         swap_tiers::devices_in(tiers, &priorities).map(drop)
     }
 

@@ -177,12 +177,7 @@ fn remount(asked: &Asked) -> Result<(), Error> {
         })?);
     }
     let point = targets::mount_at(&asked.directory)?;
-    if let Some(tiers) = tiers {
-        set::set_tiers(&point, &tiers)?;
-    }
-    if limits.iter().any(|(_, limit)| limit.is_some()) {
-        set::set_mount(&point, limits[0].1, limits[1].1)?;
-    }
+    set::set_mount(&point, tiers.as_deref(), limits[0].1, limits[1].1)?;
     set_flags(asked)
 }
 

@@ -41,9 +41,10 @@ Examples:
 
 The command returns when the group or mount is within the new limit. If it
 does not come so far (memory is locked, or swap is full), or on Ctrl-C, the
-old limit holds again and nothing is lost. Processes of a group cannot change
-it. Exit status: 0; 125 when it is refused, or did not come within the limit:
-that is as before then. What stands before a refused --weight is done.";
+old limit and the old tiers hold again and nothing is lost. Processes of a
+group cannot change it. Exit status: 0; 125 when it is refused, or did not
+come within the limit: that is as before then. What stands before a refused
+--weight is done.";
 
 const FREEZE_EXAMPLES: &str = "\
 Examples:

@@ -29,6 +29,8 @@ pub struct MountSnapshot {
     figures: Vec<(String, u64)>,
     /// Its table of devices, in the format of /proc/swaps.
     swaps: String,
+    /// The priorities of the tiers that take pages, with commas between them.
+    tiers: String,
 }
 
 impl MountSnapshot {
@@ -39,8 +41,12 @@ impl MountSnapshot {
     pub fn read(point: &MountPoint) -> Result<Self, OperateError> {
         let failed = |reason: String| OperateError::Mount { directory: point.directory.clone(), reason };
         let asked = point.directory.clone();
-        let ask_both = move || Ok((ask(&asked, "folioswap.stats")?, ask(&asked, "folioswap.swaps")?));
-        let (stats, swaps) = within_patience(&point.directory, ask_both)
+        let ask_all = move || {
+            let [stats, swaps] = ["folioswap.stats", "folioswap.swaps"].map(|name| ask(&asked, name));
+            // The daemon of an earlier version has no tiers.
+            Ok((stats?, swaps?, ask(&asked, folioswap_tmpfs::TIERS).unwrap_or_default()))
+        };
+        let (stats, swaps, tiers) = within_patience(&point.directory, ask_all)
             .ok_or_else(|| failed("its daemon is stopped, or hangs".to_owned()))?
             .map_err(|errno: Errno| failed(errno.to_string()))?;
         let row = |line: &str| {
@@ -49,7 +55,7 @@ impl MountSnapshot {
             Some((name.to_owned(), value.parse().ok()?)).filter(|_| name.chars().all(is_name))
         };
         let figures = stats.lines().filter_map(row).collect();
-        Ok(MountSnapshot { directory: point.directory.clone(), owner: point.owner, figures, swaps })
+        Ok(MountSnapshot { directory: point.directory.clone(), owner: point.owner, figures, swaps, tiers })
     }
 
     /// A figure by its name; 0 for one that the daemon does not give.
@@ -97,11 +103,16 @@ impl MountSnapshot {
         self.swaps.lines().skip(1).filter_map(row).collect()
     }
 
+    /// Whether devices of this priority take no new pages.
+    fn is_masked(&self, priority: i64) -> bool {
+        !self.tiers.is_empty() && !self.tiers.split(',').any(|tier| tier.parse() == Ok(priority))
+    }
+
     /// The mount as JSON.
     pub fn json(&self) -> Value {
         let figures: Map<String, Value> =
             self.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        let device = |(name, kind, size, used, prio): (String, String, u64, u64, i64)| json!({ "name": name, "type": kind, "size_bytes": size, "used_bytes": used, "prio": prio });
+        let device = |(name, kind, size, used, prio): (String, String, u64, u64, i64)| json!({ "name": name, "type": kind, "size_bytes": size, "used_bytes": used, "prio": prio, "masked": self.is_masked(prio) });
         json!({
             "directory": self.directory.to_string_lossy(),
             "user": super::users::name(self.owner),

@@ -8,8 +8,11 @@ use super::{
     targets::{self, Target},
 };
 use crate::{error::Error, host, interrupt::Signals, mount::mounts::MountPoint, swap_tiers};
-use folioswap_group::protocol::Change;
-use folioswap_supervisor::size;
+use folioswap_group::{
+    devices::{DeviceDescription, DeviceEntry, DeviceUsage},
+    protocol::Change,
+};
+use folioswap_supervisor::{ipc::groups::Group, size};
 use folioswap_tmpfs::{MEMORY, SIZE, TIERS, Within};
 use rustix::{
     fs::{XattrFlags, setxattr},
@@ -24,69 +27,96 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The old limit of a mount holds again when no content has left for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The command.
+/// The command. Tiers come first: a lower limit may need them. If the limit is refused, the old
+/// tiers hold again.
 ///
 /// # Errors
-/// [`OperateError`]; the old limits hold.
+/// [`OperateError`]; the old limits and tiers hold.
 pub fn set(arguments: &SetArguments) -> Result<i32, Error> {
     let ram = host::memory_bytes();
     if let Some(given) = arguments.memory.filter(|given| given / LIMIT_PER_RAM_MAX > ram) {
         return Err(OperateError::TooLarge { given: size::show(given), ram: size::show(ram) }.into());
     }
     match targets::find(&arguments.target)? {
-        Target::Group(group) => {
-            if let Some(bytes) = arguments.size {
-                return Err(OperateError::NoSize(size::show(bytes)).into());
-            }
-            // The one that may fail for want of memory comes first.
-            if let Some(bytes) = arguments.memory {
-                change::ask(&group, Change::Limit(bytes))?;
-            }
-            if let Some(tiers) = &arguments.swap_tiers {
-                let priorities: Vec<i32> =
-                    group.memory.group().decisions.devices().map(|(device, _)| device.priority).collect();
-                change::ask(&group, Change::Tiers(swap_tiers::devices_in(tiers, &priorities)?.bits()))?;
-            }
-            for &weighed in &arguments.weight {
-                let change = match weighed {
-                    Weighed::Group(weight) => Change::GroupWeight(weight),
-                    Weighed::Process { process, weight } => Change::Weight { process, weight },
-                };
-                change::ask(&group, change)?;
-            }
-        }
+        Target::Group(group) => set_group(&group, arguments)?,
         Target::Mount(point) if !arguments.weight.is_empty() => {
             return Err(OperateError::NoWeight(point.directory).into());
         }
         Target::Mount(point) => {
-            if let Some(tiers) = &arguments.swap_tiers {
-                set_tiers(&point, tiers)?;
-            }
-            if arguments.memory.or(arguments.size).is_some() {
-                set_mount(&point, arguments.memory, arguments.size)?;
-            }
+            set_mount(&point, arguments.swap_tiers.as_deref(), arguments.memory, arguments.size)?;
         }
     }
     Ok(0)
 }
 
-/// Sets the tiers of a mount that take pages.
+fn set_group(group: &Group, arguments: &SetArguments) -> Result<(), Error> {
+    if let Some(bytes) = arguments.size {
+        return Err(OperateError::NoSize(size::show(bytes)).into());
+    }
+    let decisions = group.memory.group().decisions;
+    let before = !decisions.masked_devices();
+    if let Some(tiers) = &arguments.swap_tiers {
+        let priority = |(device, entry): (DeviceDescription, &DeviceEntry)| {
+            (entry.usage() != DeviceUsage::Off).then_some(device.priority)
+        };
+        let priorities: Vec<_> = decisions.devices().map(priority).collect();
+        change::ask(group, Change::Tiers(swap_tiers::devices_in(tiers, &priorities)?.bits()))?;
+    }
+    if let Some(bytes) = arguments.memory
+        && let Err(error) = change::ask(group, Change::Limit(bytes))
+    {
+        if arguments.swap_tiers.is_some() {
+            change::ask(group, Change::Tiers(before))?;
+        }
+        return Err(error.into());
+    }
+    for &weighed in &arguments.weight {
+        let change = match weighed {
+            Weighed::Group(weight) => Change::GroupWeight(weight),
+            Weighed::Process { process, weight } => Change::Weight { process, weight },
+        };
+        change::ask(group, change)?;
+    }
+    Ok(())
+}
+
+/// Sets the tiers and limits of a mount. If a limit is refused, the old tiers hold again.
 ///
 /// # Errors
-/// [`OperateError`], and tiers that no device is in; they are as before.
-pub fn set_tiers(point: &MountPoint, tiers: &str) -> Result<(), Error> {
-    let devices = MountSnapshot::read(point)?.devices();
-    let priorities: Vec<i32> = devices.iter().map(|&(.., priority)| priority as i32).collect();
-    swap_tiers::devices_in(tiers, &priorities)?;
-    put_text(point, TIERS, tiers)?;
-    Ok(())
+/// [`OperateError`], and tiers that no device is in; the old tiers and limits hold.
+pub fn set_mount(
+    point: &MountPoint,
+    tiers: Option<&str>,
+    memory: Option<u64>,
+    contents: Option<u64>,
+) -> Result<(), Error> {
+    let mut before = None;
+    if let Some(tiers) = tiers {
+        let devices = MountSnapshot::read(point)?.devices();
+        let priorities: Vec<_> = devices.iter().map(|&(.., priority)| Some(priority as i32)).collect();
+        swap_tiers::devices_in(tiers, &priorities)?;
+        before = Some(mounts::ask(&point.directory, TIERS).map_err(|errno| system(point, errno))?);
+        put_text(point, TIERS, tiers)?;
+    }
+    if memory.or(contents).is_none() {
+        return Ok(());
+    }
+    let set = set_limits(point, memory, contents);
+    if let Some(before) = before.filter(|_| set.is_err()) {
+        put_text(point, TIERS, &before)?;
+    }
+    Ok(set?)
 }
 
 /// Sets the limits of a mount, that of memory first: it is the one that may fail.
 ///
 /// # Errors
 /// [`OperateError`]; the old limits hold.
-pub fn set_mount(point: &MountPoint, memory: Option<u64>, contents: Option<u64>) -> Result<(), OperateError> {
+pub fn set_limits(
+    point: &MountPoint,
+    memory: Option<u64>,
+    contents: Option<u64>,
+) -> Result<(), OperateError> {
     let before = MountSnapshot::read(point)?;
     if let Some(bytes) = contents.filter(|bytes| *bytes < before.get("content").max(4096)) {
         let reason = format!(
@@ -178,6 +208,7 @@ fn not_set(point: &MountPoint, errno: Errno) -> OperateError {
     match errno {
         Errno::PERM | Errno::ACCESS => refused(point, "only root or who mounted it may change it".to_owned()),
         Errno::OPNOTSUPP => refused(point, "its daemon speaks another version".to_owned()),
+        Errno::BUSY => refused(point, "a device of it is being taken out of use: try again then".to_owned()),
         errno => system(point, errno),
     }
 }

@@ -172,7 +172,7 @@ fn set_limit(target: view::Key, bytes: u64, answers: Sender<String>) {
                 })
             }
             view::Key::Mount(directory) => crate::operate::targets::mount_at(directory).and_then(|point| {
-                crate::operate::set::set_mount(&point, Some(bytes), None)
+                crate::operate::set::set_limits(&point, Some(bytes), None)
                     .map(|()| point.directory.display().to_string())
             }),
         };

@@ -34,7 +34,8 @@ impl Evictor {
     /// Publishes which devices have pages that go to the store when they leave next, if they are
     /// touched one by one: those below a store that is as large as it may be.
     pub(crate) fn note_devices_below_store(&self) {
-        let refilled = if self.tiers.store_share.is_most() { self.below_store() } else { DeviceMask::NONE };
+        let refills = self.tiers.turns.has_store() && self.tiers.store_share.is_most();
+        let refilled = if refills { self.below_store() } else { DeviceMask::NONE };
         self.engine.counts.refilled_from.store(refilled.bits(), Relaxed);
     }
 

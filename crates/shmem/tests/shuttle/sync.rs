@@ -4,7 +4,7 @@
 
 pub(crate) use folioswap_test_support::schedule::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    lock, read_lock, sleep, spin_loop, write_lock, yield_now,
+    lock, read_lock, sleep, spin_loop, try_lock, write_lock, yield_now,
 };
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 

@@ -134,10 +134,12 @@ impl Clusters {
         self.areas.get(device)?.as_ref().map(Area::file)
     }
 
-    /// The number of free clusters on all other devices that take pages now.
+    /// The number of free clusters on all other devices that take pages of the group now.
     pub fn free_beside(&self, decisions: &Decisions, device: usize) -> u64 {
         let others = self.areas.iter().enumerate().filter(|(number, _)| *number != device);
-        let taking = others.filter(|(number, _)| decisions.devices[*number].takes_pages());
+        let masked = decisions.masked_devices();
+        let taking = others
+            .filter(|(number, _)| decisions.devices[*number].takes_pages() && masked >> number & 1 == 0);
         taking.filter_map(|(_, area)| area.as_ref()).map(|area| u64::from(area.free())).sum()
     }
 

@@ -30,6 +30,7 @@ use folioswap_group::{
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{service::Told, store::Prepared, uri::Uri};
+use folioswap_slots::DeviceMask;
 use rustix::{
     fd::{BorrowedFd, OwnedFd},
     fs::fstat,
@@ -140,11 +141,18 @@ impl PreparedDevices {
         self.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// A text that completes "needs more than": what the limit and all devices together hold.
-    pub fn full(&self, limit: &str) -> String {
+    /// The devices that are not among these.
+    fn unmasked(&self, masked: DeviceMask) -> impl Iterator<Item = &PreparedDevice> {
+        let numbered = DeviceMask::ALL.iter().zip(&self.devices);
+        numbered.filter(move |(id, _)| !masked.contains(*id)).map(|(_, device)| device)
+    }
+
+    /// A text that completes "needs more than": what the limit and all devices but the masked ones
+    /// together hold.
+    pub fn full(&self, limit: &str, masked: DeviceMask) -> String {
         let is_store = |device: &PreparedDevice| device.description.kind == DeviceKind::Zram;
-        let compressed = if self.devices.iter().any(is_store) { " even compressed" } else { "" };
-        let shared = self.devices.iter().filter(|device| device.shared_bytes() > 0);
+        let compressed = if self.unmasked(masked).any(is_store) { " even compressed" } else { "" };
+        let shared = self.unmasked(masked).filter(|device| device.shared_bytes() > 0);
         let full: Vec<String> = shared
             .map(|device| {
                 let (name, size) = (device.name.display(), size::show(device.shared_bytes()));
@@ -156,6 +164,9 @@ impl PreparedDevices {
                 }
             })
             .collect();
+        if full.is_empty() && self.unmasked(masked).count() < self.devices.len() {
+            return format!("the limit of {limit} holds{compressed}, and the other devices are masked");
+        }
         match (full.is_empty(), self.chosen) {
             (true, Chosen::BuiltIn) => {
                 let reason = match &self.without_file {
@@ -171,8 +182,11 @@ impl PreparedDevices {
         }
     }
 
-    /// The options to change when everything is full.
-    pub fn advice(&self) -> &'static str {
+    /// The options to change when everything but the masked devices is full.
+    pub fn advice(&self, masked: DeviceMask) -> &'static str {
+        if self.unmasked(masked).count() < self.devices.len() {
+            return "Give more --memory, or more --swap-tiers";
+        }
         match self.chosen {
             Chosen::BuiltIn if self.without_file.is_some() => "Give more --memory, or a --swap-dir",
             Chosen::BuiltIn => "Give more --memory, or more --swap-max",

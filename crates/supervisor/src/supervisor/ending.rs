@@ -9,6 +9,7 @@ use crate::{
     size,
 };
 use folioswap_group::{decisions::GroupState, protocol::OutOfMemory};
+use folioswap_slots::DeviceMask;
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process, pidfd_send_signal},
@@ -43,10 +44,11 @@ impl Supervisor {
             );
             (Outcome::UnmanagedAboveLimit, message)
         } else {
+            let masked = DeviceMask::from_bits(self.settings.memory.group().decisions.masked_devices());
             let message = format!(
                 "out of swap: process {pid} ({name}) needs more than {}; {ENDED}. {}",
-                self.settings.devices.full(&limit),
-                self.settings.devices.advice()
+                self.settings.devices.full(&limit, masked),
+                self.settings.devices.advice(masked)
             );
             (Outcome::OutOfSwap, message)
         };

@@ -18,6 +18,7 @@ use folioswap_group::{
     protocol::{Kind, Message, SwapoffEnd},
     segment::CLUSTER_BYTES,
 };
+use folioswap_slots::DeviceMask;
 use rustix::thread::futex;
 use std::{
     sync::atomic::Ordering::Relaxed,
@@ -86,12 +87,18 @@ impl Supervisor {
         if description.kind == DeviceKind::Zram {
             return Err(SwapoffEnd::Store);
         }
+        let masked = DeviceMask::from_bits(decisions.masked_devices());
+        let numbered = DeviceMask::ALL.iter().enumerate().zip(decisions.devices());
+        let others = numbered.filter(|((other, id), (_, entry))| {
+            *other != device && entry.takes_pages() && !masked.contains(*id)
+        });
+        let kinds: Vec<DeviceKind> = others.map(|(_, (description, _))| description.kind).collect();
         // Compressed RAM may take any number of pages: its room cannot be known beforehand.
-        if decisions.devices().any(|(other, _)| other.kind == DeviceKind::Zram) {
+        if kinds.contains(&DeviceKind::Zram) {
             return Ok(());
         }
-        let others = decisions.devices().enumerate().filter(|(other, _)| *other != device);
-        if others.filter(|(_, (_, entry))| entry.takes_pages()).count() == 0 {
+        // Without a device of its tiers nothing could leave the group any more.
+        if kinds.is_empty() {
             return Err(SwapoffEnd::NoOther);
         }
         let used = u64::from(self.clusters.used()[device]);

@@ -1,32 +1,37 @@
 //! The tiers of a group: which of its devices take new pages.
 
 use super::Supervisor;
-use folioswap_group::{decisions::Decisions, nested::WHOLE, protocol::ChangeEnd};
+use folioswap_group::{
+    decisions::Decisions,
+    devices::{DeviceEntry, DeviceUsage},
+    nested::WHOLE,
+    protocol::ChangeEnd,
+};
 use folioswap_policy::tiers;
-use folioswap_slots::DeviceMask;
+use folioswap_slots::{DeviceId, DeviceMask};
 
-/// The priorities of all devices, by number.
-fn priorities(decisions: &Decisions) -> impl Iterator<Item = i32> + Clone + '_ {
-    decisions.devices.iter().map_while(|entry| Some(entry.description()?.priority))
+/// The priorities of all devices, by number; `None` for one that is out of use.
+pub fn priorities(decisions: &Decisions) -> impl Iterator<Item = Option<i32>> + Clone + '_ {
+    let of = |entry: &DeviceEntry, priority| (entry.usage() != DeviceUsage::Off).then_some(priority);
+    decisions.devices.iter().map_while(move |entry| Some(of(entry, entry.description()?.priority)))
 }
 
 impl Supervisor {
     /// Lets new pages go to the tiers of these devices alone, a bit each.
-    pub(super) fn set_tiers(&self, devices: u32) -> ChangeEnd {
-        let group = self.settings.memory.group();
-        let decisions = group.decisions;
+    pub(super) fn set_tiers(&mut self, devices: u32) -> ChangeEnd {
+        let decisions = self.settings.memory.group().decisions;
         let devices = tiers::whole_tiers(DeviceMask::from_bits(devices), priorities(decisions));
-        let mut used =
-            DeviceMask::ALL.iter().zip(decisions.devices()).filter(|(id, _)| devices.contains(*id));
-        if !used.any(|(_, (_, entry))| entry.takes_pages()) {
+        let takes = |id: DeviceId| decisions.devices[id.index()].takes_pages();
+        let known = decisions.devices().count();
+        if !DeviceMask::ALL.iter().take(known).any(|id| devices.contains(id) && takes(id)) {
             return ChangeEnd::NoDevice;
         }
         self.mask_devices(DeviceMask::ALL.minus(devices));
-        ChangeEnd::Done { charge: group.certain_charge_bytes() }
+        ChangeEnd::Done { charge: self.settings.memory.group().certain_charge_bytes() }
     }
 
     /// Treats a device that was added like those of its priority: it is masked if all of them are.
-    pub(super) fn mask_added(&self, number: usize) {
+    pub(super) fn mask_added(&mut self, number: usize) {
         let decisions = self.settings.memory.group().decisions;
         let masked = DeviceMask::from_bits(decisions.masked_devices());
         let Some(added) = DeviceMask::ALL.iter().nth(number) else { return };
@@ -35,7 +40,9 @@ impl Supervisor {
         self.mask_devices(if is_masked { masked.with(added) } else { masked.without(added) });
     }
 
-    fn mask_devices(&self, masked: DeviceMask) {
+    fn mask_devices(&mut self, masked: DeviceMask) {
+        // What was said about full devices was said of others.
+        self.shortage.begin_anew();
         self.settings.memory.writer().set_masked_devices_of(WHOLE, masked.bits());
         self.wake_members();
     }

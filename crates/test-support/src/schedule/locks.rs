@@ -59,6 +59,11 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     MutexGuard { mutex, guard: until_free(|| mutex.0.try_lock()) }
 }
 
+/// Takes a mutex, poisoned or not, if nobody has it.
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.0.try_lock().ok().map(|guard| MutexGuard { mutex, guard })
+}
+
 /// In place of [`std::sync::RwLock`].
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);

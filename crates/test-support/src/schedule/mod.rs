@@ -22,7 +22,7 @@ pub use atomics::{
 };
 pub use locks::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeout, lock, read_lock,
-    write_lock,
+    try_lock, write_lock,
 };
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
