@@ -162,8 +162,10 @@ pub enum Error {
     /// A list of tiers is none.
     #[error("tiers of swap: {0}")]
     Tiers(TiersError),
-    /// A group may use no device.
-    #[error("a group that may use no device cannot swap out: name at least one")]
+    /// A group may use no device, by its own tiers and those of the groups around it.
+    #[error(
+        "a group that may use no device cannot swap out: name at least one, in the tiers of all groups around it"
+    )]
     NoDevices,
     /// There are too many groups, or they are nested too deeply.
     #[error("too many groups: there can be {} within a swap at a time, {} deep", GROUPS_MAX - 1, DEPTH_MAX - 1)]

@@ -354,8 +354,8 @@ impl Swap {
     /// Pages that are on other devices stay there until they are wanted.
     ///
     /// # Errors
-    /// [`Error::Tiers`]; [`Error::NoDevices`], where none of those devices may be used here;
-    /// [`Error::Forked`]. The tiers are as before.
+    /// [`Error::Tiers`]; [`Error::NoDevices`], where this group, or one within it, would have no
+    /// device that takes pages; [`Error::Forked`]. The tiers are as before.
     ///
     /// ```
     /// use folioswap::{Device, Swap};

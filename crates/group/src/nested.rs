@@ -188,7 +188,8 @@ impl Decisions {
             Some(entry) => entry.masked_devices.load(Relaxed),
             None => self.masked_devices(),
         };
-        let is_used = |group: &u32| *group == WHOLE || self.limit_of(*group) != u64::MAX;
+        let is_used =
+            |&group: &u32| self.nested(group).is_none_or(|entry| entry.limit_bytes.load(Relaxed) != 0);
         let within = (0..GROUPS_MAX as u32).filter(is_used).filter(|group| self.is_within(*group, changed));
         within
             .map(|group| self.around(group).fold(0, |masked, group| masked | own(group)))

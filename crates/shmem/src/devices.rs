@@ -259,8 +259,8 @@ impl Devices {
 
     /// The priorities of the tiers that take new pages, the highest first.
     pub(crate) fn tiers(&self) -> Vec<i32> {
-        let masked = DeviceMask::from_bits(self.masked.load(SeqCst));
-        let used = self.numbered().filter(|&(id, _)| !masked.contains(id));
+        let writable = self.writable();
+        let used = self.numbered().filter(|&(id, _)| writable.contains(id));
         let mut tiers: Vec<i32> = used.map(|(_, device)| device.description.priority).collect();
         tiers.sort_unstable_by(|a, b| b.cmp(a));
         tiers.dedup();

@@ -1,8 +1,9 @@
 //! Fills memory, waits, and reads every page through process_vm_readv(2), which fails for a lost
 //! page where a touch would raise SIGBUS.
 //!
-//! `acc-lost MIB GO` prints `ready` when all memory is filled, waits for the file GO, and prints
-//! `right R lost L wrong W` (pages). Lost pages are no failure of the program; wrong ones are.
+//! `acc-lost MIB GO [KIND]` prints `ready` when all memory is filled, waits for the file GO, and
+//! prints `right R lost L wrong W` (pages). Lost pages are no failure of the program; wrong ones
+//! are.
 //!
 //! `acc-lost hot HOT_MIB COLD_MIB` touches a hot set again and again at random while it writes a
 //! cold stream once, and prints `ok`.
@@ -38,8 +39,8 @@ fn read_page(page: &[u8]) -> Option<[u8; PAGE]> {
     (read == PAGE as isize).then_some(copy)
 }
 
-fn lost(pages: usize, go: &Path) -> ExitCode {
-    let memory = filled(pages, LOST);
+fn lost(pages: usize, go: &Path, kind: Kind) -> ExitCode {
+    let memory = filled(pages, kind);
     println!("ready");
     while !go.exists() {
         std::thread::sleep(Duration::from_millis(20));
@@ -48,7 +49,7 @@ fn lost(pages: usize, go: &Path) -> ExitCode {
     for (number, page) in memory.chunks_exact(PAGE).enumerate() {
         match read_page(page) {
             None => lost += 1,
-            Some(copy) if data::check(&copy, LOST, SEED, 0, number as u64).is_ok() => right += 1,
+            Some(copy) if data::check(&copy, kind, SEED, 0, number as u64).is_ok() => right += 1,
             Some(_) => wrong += 1,
         }
     }
@@ -83,7 +84,11 @@ fn main() -> ExitCode {
             (Some(hot_pages), Some(cold_pages)) => hot(hot_pages, cold_pages),
             _ => ExitCode::from(2),
         },
-        [mib, go] => pages(mib).map_or(ExitCode::from(2), |pages| lost(pages, Path::new(go))),
+        [mib, go] => pages(mib).map_or(ExitCode::from(2), |pages| lost(pages, Path::new(go), LOST)),
+        [mib, go, kind] => match (pages(mib), Kind::parse(kind)) {
+            (Some(pages), Ok(kind)) => lost(pages, Path::new(go), kind),
+            _ => ExitCode::from(2),
+        },
         _ => ExitCode::from(2),
     }
 }

@@ -70,7 +70,10 @@ fn reason(end: Option<ChangeEnd>, change: Change) -> String {
         }
         Some(ChangeEnd::TooSmall { least }) => format!("the least limit is {}", size::show(least)),
         Some(ChangeEnd::NoRoom { charge }) => {
-            let asked = if let Change::Limit(bytes) = change { bytes } else { 0 };
+            let asked = match change {
+                Change::Limit(bytes) | Change::LimitInTiers { bytes, .. } => bytes,
+                _ => 0,
+            };
             format!(
                 "it does not come below {}, more than {}: the rest cannot leave, or swap is full; the old limit holds. Give \
                  at least --memory {}, or more swap (`folioswap swapon --swap`)",

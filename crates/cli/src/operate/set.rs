@@ -54,21 +54,25 @@ fn set_group(group: &Group, arguments: &SetArguments) -> Result<(), Error> {
         return Err(OperateError::NoSize(size::show(bytes)).into());
     }
     let decisions = group.memory.group().decisions;
-    let before = !decisions.masked_devices();
-    if let Some(tiers) = &arguments.swap_tiers {
-        let priority = |(device, entry): (DeviceDescription, &DeviceEntry)| {
-            (entry.usage() != DeviceUsage::Off).then_some(device.priority)
-        };
-        let priorities: Vec<_> = decisions.devices().map(priority).collect();
-        change::ask(group, Change::Tiers(swap_tiers::devices_in(tiers, &priorities)?.bits()))?;
-    }
-    if let Some(bytes) = arguments.memory
-        && let Err(error) = change::ask(group, Change::Limit(bytes))
-    {
-        if arguments.swap_tiers.is_some() {
-            change::ask(group, Change::Tiers(before))?;
+    let tiers = match &arguments.swap_tiers {
+        None => None,
+        Some(tiers) => {
+            let priority = |(device, entry): (DeviceDescription, &DeviceEntry)| {
+                (entry.usage() != DeviceUsage::Off).then_some(device.priority)
+            };
+            let priorities: Vec<_> = decisions.devices().map(priority).collect();
+            Some(swap_tiers::devices_in(tiers, &priorities)?.bits())
         }
-        return Err(error.into());
+    };
+    let change = match (arguments.memory, tiers) {
+        (Some(bytes), Some(devices)) => Some(Change::LimitInTiers { bytes, devices }),
+        (Some(bytes), None) => Some(Change::Limit(bytes)),
+        (None, Some(devices)) => Some(Change::Tiers(devices)),
+        (None, None) => None,
+    };
+    // It may fail for want of memory, so it comes first.
+    if let Some(change) = change {
+        change::ask(group, change)?;
     }
     for &weighed in &arguments.weight {
         let change = match weighed {
@@ -95,17 +99,22 @@ pub fn set_mount(
         let devices = MountSnapshot::read(point)?.devices();
         let priorities: Vec<_> = devices.iter().map(|&(.., priority)| Some(priority as i32)).collect();
         swap_tiers::devices_in(tiers, &priorities)?;
-        before = Some(mounts::ask(&point.directory, TIERS).map_err(|errno| system(point, errno))?);
+        before = Some(mounts::ask(&point.directory, TIERS).map_err(|errno| match errno {
+            Errno::NODATA => not_set(point, Errno::OPNOTSUPP),
+            errno => system(point, errno),
+        })?);
         put_text(point, TIERS, tiers)?;
     }
     if memory.or(contents).is_none() {
         return Ok(());
     }
-    let set = set_limits(point, memory, contents);
-    if let Some(before) = before.filter(|_| set.is_err()) {
-        put_text(point, TIERS, &before)?;
+    let Err(refusal) = set_limits(point, memory, contents) else { return Ok(()) };
+    match before.map(|before| put_text(point, TIERS, &before)) {
+        None | Some(Ok(())) => Err(refusal.into()),
+        Some(Err(error)) => {
+            Err(refused(point, format!("{refusal}; the old tiers do not hold again: {error}")).into())
+        }
     }
-    Ok(set?)
 }
 
 /// Sets the limits of a mount, that of memory first: it is the one that may fail.

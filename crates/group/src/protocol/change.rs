@@ -8,6 +8,13 @@ use crate::seat::WEIGHT_MAX;
 pub enum Change {
     /// Another limit, in bytes.
     Limit(u64),
+    /// Other tiers and another limit; neither, if the limit is refused.
+    LimitInTiers {
+        /// The limit, in bytes.
+        bytes: u64,
+        /// As [`Change::Tiers`].
+        devices: u32,
+    },
     /// All processes of the group stop until they are thawed.
     Freeze,
     /// They go on.
@@ -36,6 +43,7 @@ impl Change {
             Change::Weight { process, weight } => [3, process as u64, weight as u64],
             Change::GroupWeight(weight) => [4, weight as u64, 0],
             Change::Tiers(devices) => [5, devices as u64, 0],
+            Change::LimitInTiers { bytes, devices } => [6, bytes, devices as u64],
         }
     }
 
@@ -49,6 +57,9 @@ impl Change {
                 Change::Weight { process: process as u32, weight: weight as u32 }
             }
             [4, weight, _] if weight > 0 && weight <= WEIGHT_MAX as u64 => Change::GroupWeight(weight as u32),
+            [6, bytes, devices] if devices > 0 && devices <= u32::MAX as u64 => {
+                Change::LimitInTiers { bytes, devices: devices as u32 }
+            }
             [5, devices, _] if devices > 0 && devices <= u32::MAX as u64 => Change::Tiers(devices as u32),
             _ => return None,
         })

@@ -26,6 +26,7 @@ fn changes_and_their_ends_fit_a_message() {
         Change::Weight { process: 7, weight: 10_000 },
         Change::GroupWeight(7),
         Change::Tiers(u32::MAX),
+        Change::LimitInTiers { bytes: 1 << 40, devices: 7 },
     ] {
         assert_eq!(Change::unpack(change.pack()), Some(change));
     }

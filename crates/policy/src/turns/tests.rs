@@ -29,6 +29,7 @@ fn what_is_not_permitted_is_as_if_it_were_not_there() {
     assert!(!turns.has_store());
     assert_eq!(turns.next(DeviceMask::ALL), Some(Choice::Shared(mask(&[0]))));
     assert_eq!(turns.next(mask(&[1, 2])), None);
+    assert_eq!(turns.below_store(DeviceMask::ALL), mask(&[0]), "what is in the store goes down as before");
 }
 
 #[test]

@@ -26,7 +26,8 @@ use crate::{
 };
 use folioswap_devices::{Orders, create::CreateError};
 use folioswap_group::{
-    devices::{DEVICES_MAX, DeviceDescription, DeviceKind},
+    decisions::Decisions,
+    devices::{DEVICES_MAX, DeviceDescription, DeviceKind, DeviceUsage},
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{service::Told, store::Prepared, uri::Uri};
@@ -126,6 +127,26 @@ pub struct PreparedDevices {
     pub without_file: Option<CreateError>,
 }
 
+/// The devices that are in use, by whether their tiers are those of the group.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiers {
+    /// Those that may take pages.
+    pub used: DeviceMask,
+    /// Those that may not.
+    pub masked: DeviceMask,
+}
+
+impl Tiers {
+    /// Those of a group.
+    pub fn of(decisions: &Decisions) -> Self {
+        let masked = DeviceMask::from_bits(decisions.masked_devices());
+        let known = DeviceMask::ALL.iter().zip(decisions.devices());
+        let on = known.filter(|(_, (_, entry))| entry.usage() != DeviceUsage::Off);
+        let on = on.fold(DeviceMask::NONE, |on, (id, _)| on.with(id));
+        Tiers { used: on.minus(masked), masked: on.intersection(masked) }
+    }
+}
+
 impl PreparedDevices {
     /// One line, with its end, that says so where the built-in file is not among the devices.
     pub fn note(&self) -> Option<String> {
@@ -141,18 +162,18 @@ impl PreparedDevices {
         self.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// The devices that are not among these.
-    fn unmasked(&self, masked: DeviceMask) -> impl Iterator<Item = &PreparedDevice> {
+    /// Those of these devices.
+    fn among(&self, wanted: DeviceMask) -> impl Iterator<Item = &PreparedDevice> {
         let numbered = DeviceMask::ALL.iter().zip(&self.devices);
-        numbered.filter(move |(id, _)| !masked.contains(*id)).map(|(_, device)| device)
+        numbered.filter(move |(id, _)| wanted.contains(*id)).map(|(_, device)| device)
     }
 
-    /// A text that completes "needs more than": what the limit and all devices but the masked ones
+    /// A text that completes "needs more than": what the limit and the devices that may take pages
     /// together hold.
-    pub fn full(&self, limit: &str, masked: DeviceMask) -> String {
+    pub fn full(&self, limit: &str, tiers: Tiers) -> String {
         let is_store = |device: &PreparedDevice| device.description.kind == DeviceKind::Zram;
-        let compressed = if self.unmasked(masked).any(is_store) { " even compressed" } else { "" };
-        let shared = self.unmasked(masked).filter(|device| device.shared_bytes() > 0);
+        let compressed = if self.among(tiers.used).any(is_store) { " even compressed" } else { "" };
+        let shared = self.among(tiers.used).filter(|device| device.shared_bytes() > 0);
         let full: Vec<String> = shared
             .map(|device| {
                 let (name, size) = (device.name.display(), size::show(device.shared_bytes()));
@@ -164,7 +185,7 @@ impl PreparedDevices {
                 }
             })
             .collect();
-        if full.is_empty() && self.unmasked(masked).count() < self.devices.len() {
+        if full.is_empty() && !tiers.masked.is_empty() {
             return format!("the limit of {limit} holds{compressed}, and the other devices are masked");
         }
         match (full.is_empty(), self.chosen) {
@@ -182,9 +203,9 @@ impl PreparedDevices {
         }
     }
 
-    /// The options to change when everything but the masked devices is full.
-    pub fn advice(&self, masked: DeviceMask) -> &'static str {
-        if self.unmasked(masked).count() < self.devices.len() {
+    /// The options to change when the devices that may take pages are full.
+    pub fn advice(&self, tiers: Tiers) -> &'static str {
+        if !tiers.masked.is_empty() {
             return "Give more --memory, or more --swap-tiers";
         }
         match self.chosen {

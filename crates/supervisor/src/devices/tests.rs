@@ -54,9 +54,9 @@ fn a_built_in_file_that_cannot_be_made_is_left_out_and_one_that_is_asked_for_is_
     let prepared = PreparedDevices { devices, chosen: Chosen::BuiltIn, without_file: reason };
     let note = prepared.note().expect("a note");
     assert!(note.contains("/proc/nowhere") && note.ends_with('\n') && note.lines().count() == 1, "{note}");
+    let all = Tiers { used: DeviceMask::ALL, masked: DeviceMask::NONE };
     assert!(
-        prepared.full("1G", DeviceMask::NONE).contains("/proc/nowhere")
-            && prepared.advice(DeviceMask::NONE).contains("--swap-dir")
+        prepared.full("1G", all).contains("/proc/nowhere") && prepared.advice(all).contains("--swap-dir")
     );
 
     for asked in

@@ -10,6 +10,7 @@ use super::{
     Supervisor,
     connection::{Connection, Kinship, Role},
     members::{After, sent},
+    tiers::TiersBefore,
 };
 use crate::{ipc::wire, size::LIMIT_MIN};
 use folioswap_group::{
@@ -36,6 +37,8 @@ const PROGRESS: u64 = 1 << 20;
 pub(super) struct LimitChange {
     /// The limit and the reserve that hold again if the change fails.
     before: (u64, u64),
+    /// The masked devices that hold again then, if tiers were changed with the limit.
+    tiers_before: Option<TiersBefore>,
     next: Instant,
     /// The least charge that was seen, and when it was last found to sink.
     least: u64,
@@ -59,6 +62,9 @@ impl Supervisor {
                 Change::Freeze => Some(self.freeze()),
                 Change::Thaw => Some(self.thaw(now)),
                 Change::Tiers(devices) => Some(self.set_tiers(devices)),
+                Change::LimitInTiers { bytes, devices } => {
+                    self.begin_limit_in_tiers(index, bytes, devices, now)
+                }
                 Change::Weight { process, weight } => Some(self.set_weight(process, weight)),
                 Change::GroupWeight(weight) => {
                     self.settings.description.weight = weight;
@@ -107,8 +113,32 @@ impl Supervisor {
             return Some(ChangeEnd::Done { charge });
         }
         self.connections[index].role = Role::Changing;
-        self.limit_change = Some(LimitChange { before, next: now + LOOK, least: charge, sank_at: now });
+        self.limit_change =
+            Some(LimitChange { before, tiers_before: None, next: now + LOOK, least: charge, sank_at: now });
         None
+    }
+
+    /// Sets other tiers, since a lower limit may need them, and then another limit. `None`: the
+    /// group is not within it yet.
+    fn begin_limit_in_tiers(
+        &mut self,
+        index: usize,
+        bytes: u64,
+        devices: u32,
+        now: Instant,
+    ) -> Option<ChangeEnd> {
+        let before = self.tiers_before();
+        let tiers = self.set_tiers(devices);
+        if !matches!(tiers, ChangeEnd::Done { .. }) {
+            return Some(tiers);
+        }
+        let end = self.begin_limit(index, bytes, now);
+        match (&end, &mut self.limit_change) {
+            (None, Some(change)) => change.tiers_before = Some(before),
+            (Some(ChangeEnd::Done { .. }), _) => {}
+            _ => self.put_tiers_back(before),
+        }
+        end
     }
 
     /// Looks whether the group is within its new limit, if that is due.
@@ -135,6 +165,9 @@ impl Supervisor {
     pub(super) fn give_up_limit(&mut self) {
         let Some(change) = &self.limit_change else { return };
         let ((limit, reserve), charge) = (change.before, change.least);
+        if let Some(before) = change.tiers_before {
+            self.put_tiers_back(before);
+        }
         self.set_limit(limit, reserve);
         self.excess_walks = 0;
         self.end_limit(ChangeEnd::NoRoom { charge });

@@ -3,13 +3,13 @@
 
 use super::{Supervisor, connection::Pager, pagers::Program, shortage::Complaint};
 use crate::{
+    devices::Tiers,
     ipc::link::{Packet, Remains},
     processes::{orphans::Sender, proc},
     report::{Report, outcome::Outcome, totals::Levels},
     size,
 };
 use folioswap_group::{decisions::GroupState, protocol::OutOfMemory};
-use folioswap_slots::DeviceMask;
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process, pidfd_send_signal},
@@ -44,11 +44,11 @@ impl Supervisor {
             );
             (Outcome::UnmanagedAboveLimit, message)
         } else {
-            let masked = DeviceMask::from_bits(self.settings.memory.group().decisions.masked_devices());
+            let tiers = Tiers::of(self.settings.memory.group().decisions);
             let message = format!(
                 "out of swap: process {pid} ({name}) needs more than {}; {ENDED}. {}",
-                self.settings.devices.full(&limit, masked),
-                self.settings.devices.advice(masked)
+                self.settings.devices.full(&limit, tiers),
+                self.settings.devices.advice(tiers)
             );
             (Outcome::OutOfSwap, message)
         };

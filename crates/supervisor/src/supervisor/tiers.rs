@@ -16,7 +16,31 @@ pub fn priorities(decisions: &Decisions) -> impl Iterator<Item = Option<i32>> + 
     decisions.devices.iter().map_while(move |entry| Some(of(entry, entry.description()?.priority)))
 }
 
+/// The masked devices of a moment, and how many devices there were.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TiersBefore {
+    masked: DeviceMask,
+    devices: usize,
+}
+
 impl Supervisor {
+    /// The tiers as they are now.
+    pub(super) fn tiers_before(&self) -> TiersBefore {
+        let decisions = self.settings.memory.group().decisions;
+        let masked = DeviceMask::from_bits(decisions.masked_devices());
+        TiersBefore { masked, devices: decisions.devices().count() }
+    }
+
+    /// Lets the old tiers hold again. Devices that were added meanwhile stay as they are.
+    pub(super) fn put_tiers_back(&mut self, before: TiersBefore) {
+        let now = DeviceMask::from_bits(self.settings.memory.group().decisions.masked_devices());
+        let masked = DeviceMask::ALL.iter().filter(|id| {
+            let then = if id.index() < before.devices { before.masked } else { now };
+            then.contains(*id)
+        });
+        self.mask_devices(masked.fold(DeviceMask::NONE, DeviceMask::with));
+    }
+
     /// Lets new pages go to the tiers of these devices alone, a bit each.
     pub(super) fn set_tiers(&mut self, devices: u32) -> ChangeEnd {
         let decisions = self.settings.memory.group().decisions;
