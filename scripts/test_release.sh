@@ -212,7 +212,8 @@ image() {
     say "the image"
     check "podman loads it" podman load -q -i "$archive" || return
     image=$(podman images -q --filter "reference=*folioswap:$version" | head -n 1)
-    run() { podman run --rm --network none --ulimit "nofile=$(ulimit -n)" --ulimit nproc=4096 "$@"; }
+    # Where the kernel kills a container, conmon leaves a file `oom` in the current directory.
+    run() { (cd "$work" && podman run --rm --network none --ulimit "nofile=$(ulimit -n)" --ulimit nproc=4096 "$@"); }
     status_is() { local wanted=$1 status=0; shift; "$@" || status=$?; [ $status -eq "$wanted" ] || { echo "status $status instead of $wanted"; return 1; }; }
     local root=(--cap-add SYS_PTRACE --device /dev/userfaultfd) least=(--cap-drop ALL --cap-add SYS_PTRACE --user 1000 --read-only
         --security-opt no-new-privileges)
