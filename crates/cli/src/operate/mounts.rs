@@ -29,7 +29,7 @@ pub struct MountSnapshot {
     figures: Vec<(String, u64)>,
     /// Its table of devices, in the format of /proc/swaps.
     swaps: String,
-    /// The priorities of the tiers that take pages, with commas between them.
+    /// As [`MountSnapshot::tiers`].
     tiers: String,
 }
 
@@ -101,6 +101,12 @@ impl MountSnapshot {
             Some((name, kind, size, used, words.next()?.parse().ok()?))
         };
         self.swaps.lines().skip(1).filter_map(row).collect()
+    }
+
+    /// The priorities of the tiers that take pages, with commas between them; empty where the
+    /// daemon is one of an earlier version.
+    pub fn tiers(&self) -> &str {
+        &self.tiers
     }
 
     /// Whether devices of this priority take no new pages.

@@ -8,11 +8,8 @@ use super::{
     targets::{self, Target},
 };
 use crate::{error::Error, host, interrupt::Signals, mount::mounts::MountPoint, swap_tiers};
-use folioswap_group::{
-    devices::{DeviceDescription, DeviceEntry, DeviceUsage},
-    protocol::Change,
-};
-use folioswap_supervisor::{ipc::groups::Group, size};
+use folioswap_group::protocol::Change;
+use folioswap_supervisor::{devices::priorities, ipc::groups::Group, size};
 use folioswap_tmpfs::{MEMORY, SIZE, TIERS, Within};
 use rustix::{
     fs::{XattrFlags, setxattr},
@@ -57,10 +54,7 @@ fn set_group(group: &Group, arguments: &SetArguments) -> Result<(), Error> {
     let tiers = match &arguments.swap_tiers {
         None => None,
         Some(tiers) => {
-            let priority = |(device, entry): (DeviceDescription, &DeviceEntry)| {
-                (entry.usage() != DeviceUsage::Off).then_some(device.priority)
-            };
-            let priorities: Vec<_> = decisions.devices().map(priority).collect();
+            let priorities: Vec<_> = priorities(decisions).collect();
             Some(swap_tiers::devices_in(tiers, &priorities)?.bits())
         }
     };
@@ -96,14 +90,15 @@ pub fn set_mount(
 ) -> Result<(), Error> {
     let mut before = None;
     if let Some(tiers) = tiers {
-        let devices = MountSnapshot::read(point)?.devices();
-        let priorities: Vec<_> = devices.iter().map(|&(.., priority)| Some(priority as i32)).collect();
+        let now = MountSnapshot::read(point)?;
+        let priorities: Vec<_> = now.devices().iter().map(|&(.., priority)| Some(priority as i32)).collect();
         swap_tiers::devices_in(tiers, &priorities)?;
-        before = Some(mounts::ask(&point.directory, TIERS).map_err(|errno| match errno {
-            Errno::NODATA => not_set(point, Errno::OPNOTSUPP),
-            errno => system(point, errno),
-        })?);
+        // The daemon of an earlier version has none.
+        if now.tiers().is_empty() {
+            return Err(not_set(point, Errno::OPNOTSUPP).into());
+        }
         put_text(point, TIERS, tiers)?;
+        before = Some(now.tiers().to_owned());
     }
     if memory.or(contents).is_none() {
         return Ok(());

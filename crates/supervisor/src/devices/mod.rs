@@ -27,7 +27,7 @@ use crate::{
 use folioswap_devices::{Orders, create::CreateError};
 use folioswap_group::{
     decisions::Decisions,
-    devices::{DEVICES_MAX, DeviceDescription, DeviceKind, DeviceUsage},
+    devices::{DEVICES_MAX, DeviceDescription, DeviceEntry, DeviceKind, DeviceUsage},
     segment::CLUSTER_BYTES,
 };
 use folioswap_nbd::{service::Told, store::Prepared, uri::Uri};
@@ -125,6 +125,12 @@ pub struct PreparedDevices {
     pub chosen: Chosen,
     /// Why the built-in file is not among them, where nobody has asked for it by an option.
     pub without_file: Option<CreateError>,
+}
+
+/// The priorities of all devices, by number; `None` for one that is out of use.
+pub fn priorities(decisions: &Decisions) -> impl Iterator<Item = Option<i32>> + Clone + '_ {
+    let of = |entry: &DeviceEntry, priority| (entry.usage() != DeviceUsage::Off).then_some(priority);
+    decisions.devices.iter().map_while(move |entry| Some(of(entry, entry.description()?.priority)))
 }
 
 /// The devices that are in use, by whether their tiers are those of the group.

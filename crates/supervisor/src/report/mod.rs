@@ -126,7 +126,7 @@ impl Report {
                     "name": device.name, "type": device.kind.name(), "size_bytes": device.size,
                     "used_bytes": now, "used_peak_bytes": device.used, "prio": device.prio,
                     "errors": device.errors, "failed": device.health == Health::Failed,
-                "masked": device.health == Health::Masked,
+                    "masked": device.health == Health::Masked,
                 })
             })
             .collect();

@@ -1,20 +1,10 @@
 //! The tiers of a group: which of its devices take new pages.
 
 use super::Supervisor;
-use folioswap_group::{
-    decisions::Decisions,
-    devices::{DeviceEntry, DeviceUsage},
-    nested::WHOLE,
-    protocol::ChangeEnd,
-};
+use crate::devices::priorities;
+use folioswap_group::{nested::WHOLE, protocol::ChangeEnd};
 use folioswap_policy::tiers;
 use folioswap_slots::{DeviceId, DeviceMask};
-
-/// The priorities of all devices, by number; `None` for one that is out of use.
-pub fn priorities(decisions: &Decisions) -> impl Iterator<Item = Option<i32>> + Clone + '_ {
-    let of = |entry: &DeviceEntry, priority| (entry.usage() != DeviceUsage::Off).then_some(priority);
-    decisions.devices.iter().map_while(move |entry| Some(of(entry, entry.description()?.priority)))
-}
 
 /// The masked devices of a moment, and how many devices there were.
 #[derive(Clone, Copy, Debug)]

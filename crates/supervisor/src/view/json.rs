@@ -77,6 +77,6 @@ fn device(device: &Device) -> Value {
     json!({
         "name": device.name, "type": device.kind.name(), "size_bytes": device.size, "used_bytes": device.used,
         "prio": device.prio, "errors": device.errors, "failed": device.health == Health::Failed,
-    "masked": device.health == Health::Masked,
+        "masked": device.health == Health::Masked,
     })
 }
