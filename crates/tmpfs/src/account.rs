@@ -36,6 +36,23 @@ impl Chunk {
     }
 }
 
+/// The part of a range of a file's pages that lies in a chunk, counted from the chunk's first page.
+fn within(chunk: u64, pages: &Range<u64>) -> Range<u64> {
+    let start = chunk * CHUNK_PAGES;
+    pages.start.max(start) - start..pages.end.min(start + CHUNK_PAGES) - start
+}
+
+/// The bits of a chunk's words that stand for these pages of it.
+fn masks(pages: Range<u64>) -> impl Iterator<Item = u64> {
+    (0..WORDS as u64).map(move |word| {
+        let bits = |page: u64| match page.saturating_sub(word * 64) {
+            64.. => u64::MAX,
+            bits => (1 << bits) - 1,
+        };
+        bits(pages.end) & !bits(pages.start)
+    })
+}
+
 /// The pages handed out, by file and age.
 #[derive(Default)]
 pub struct CacheAccount {
@@ -66,8 +83,6 @@ impl CacheAccount {
     /// Records that pages are handed out.
     pub fn add(&mut self, inode: u64, pages: Range<u64>) {
         for id in Self::chunks_of(inode, pages.clone()) {
-            let start = id.chunk * CHUNK_PAGES;
-            let within = pages.start.max(start) - start..pages.end.min(start + CHUNK_PAGES) - start;
             let file = self.files.entry(inode).or_default();
             let (order, stamp) = (&mut self.order, &mut self.next_stamp);
             let chunk = file.entry(id.chunk).or_insert_with(|| {
@@ -75,33 +90,43 @@ impl CacheAccount {
                 order.push_back((*stamp, id));
                 Chunk { pages: [0; WORDS], stamp: *stamp }
             });
-            for page in within {
-                let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
-                self.pages += u64::from(chunk.pages[word] & bit == 0);
-                chunk.pages[word] |= bit;
+            for (word, mask) in chunk.pages.iter_mut().zip(masks(within(id.chunk, &pages))) {
+                self.pages += u64::from((mask & !*word).count_ones());
+                *word |= mask;
             }
         }
         self.tidy();
     }
 
-    /// Records that the kernel holds no pages of a file from `page` on: the file was truncated, or
-    /// the kernel has forgotten it.
-    pub fn remove_from(&mut self, inode: u64, page: u64) {
+    /// Returns whether the kernel may hold one of these pages.
+    pub fn any(&self, inode: u64, pages: &Range<u64>) -> bool {
+        let Some(file) = self.files.get(&inode) else { return false };
+        let chunks = file.range(pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES));
+        chunks.into_iter().any(|(&number, chunk)| {
+            let bits = within(number, pages);
+            chunk.pages.iter().zip(masks(bits)).any(|(word, mask)| word & mask != 0)
+        })
+    }
+
+    /// Records that the kernel holds none of these pages any more: they were taken back, the file
+    /// was truncated (to `u64::MAX` then), or the kernel has forgotten it.
+    pub fn remove(&mut self, inode: u64, pages: Range<u64>) {
         let Some(file) = self.files.get_mut(&inode) else { return };
-        let first = page / CHUNK_PAGES;
-        let mut rest = file.split_off(&first);
-        if let Some(mut chunk) = rest.remove(&first) {
+        let mut emptied = Vec::new();
+        for (&number, chunk) in file.range_mut(pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES)) {
             let before = chunk.count();
-            for page in page % CHUNK_PAGES..CHUNK_PAGES {
-                chunk.pages[(page / 64) as usize] &= !(1 << (page % 64));
+            for (word, mask) in chunk.pages.iter_mut().zip(masks(within(number, &pages))) {
+                *word &= !mask;
             }
             let kept = chunk.count();
             self.pages -= before - kept;
-            if kept > 0 {
-                file.insert(first, chunk);
+            if kept == 0 {
+                emptied.push(number);
             }
         }
-        self.pages -= rest.values().map(Chunk::count).sum::<u64>();
+        for number in emptied {
+            file.remove(&number);
+        }
         if file.is_empty() {
             self.files.remove(&inode);
         }

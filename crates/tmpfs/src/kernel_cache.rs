@@ -12,11 +12,16 @@
 //!
 //! Besides, no request waits longer than [`PATIENCE`]. A request that goes on without space exceeds
 //! the bound for a moment, by its own pages.
+//!
+//! [`past`] keeps writes past the page cache in agreement with pages that the kernel holds.
+
+pub mod past;
 
 use crate::account::{CHUNK_PAGES, CacheAccount, ChunkId};
 use crate::inode::PAGE_SIZE;
 use fuser::{INodeNo, Notifier};
 use parking_lot::{Condvar, Mutex};
+use past::{PastWrites, WriteId};
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
@@ -47,16 +52,31 @@ impl Invalidate for Notifier {
     }
 }
 
-/// A further job of the invalidator: have the kernel write back all changes of a file, then call
-/// the closure.
-struct Flush(u64, Box<dyn FnOnce() + Send>);
+/// Pages of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    inode: u64,
+    /// To the end of the file where it ends at `u64::MAX`.
+    pages: Range<u64>,
+}
 
-/// The pages that are being taken back at this moment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Current {
-    Nothing,
-    Chunk(ChunkId),
-    File(u64),
+impl Span {
+    /// Returns whether both have pages in one chunk. The kernel locks whole folios, which may reach
+    /// beyond the pages of a request, but not beyond a chunk.
+    fn shares_chunk(&self, inode: u64, pages: &Range<u64>) -> bool {
+        let chunks = |pages: &Range<u64>| pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES);
+        let (own, other) = (chunks(&self.pages), chunks(pages));
+        self.inode == inode && own.start < other.end && other.start < own.end
+    }
+}
+
+/// A further job of the invalidator: take these pages back, changes of them written to us, then
+/// call the closure.
+struct Job {
+    span: Span,
+    /// The write past the page cache that it is for.
+    write: Option<WriteId>,
+    then: Box<dyn FnOnce() + Send>,
 }
 
 struct Inner {
@@ -64,8 +84,10 @@ struct Inner {
     /// The chunks that waiting requests lie in, with the number of requests.
     awaited: HashMap<ChunkId, u32>,
     waiting: usize,
-    current: Current,
-    jobs: VecDeque<Flush>,
+    /// The pages that are being taken back at this moment.
+    current: Option<Span>,
+    jobs: VecDeque<Job>,
+    past: PastWrites,
     stopping: bool,
     /// How often the invalidator found that waiting requests lie in all chunks left. These requests
     /// then go on.
@@ -82,6 +104,11 @@ pub struct KernelCache {
     work: Condvar,
     /// Signals that pages were taken back, or are about to be.
     freed: Condvar,
+    /// Signals that a write past the page cache was carried out.
+    carried_out: Condvar,
+    /// Held while bytes are put over pages of the kernel, so that they land in the order of
+    /// [`PastWrites`]. Taken before `inner`.
+    overlays: Mutex<()>,
     /// The pages that the kernel may hold.
     pages_max: AtomicU64,
     /// The number of requests that may wait for [`PATIENCE`] at once.
@@ -106,8 +133,9 @@ impl KernelCache {
             account: CacheAccount::default(),
             awaited: HashMap::new(),
             waiting: 0,
-            current: Current::Nothing,
+            current: None,
             jobs: VecDeque::new(),
+            past: PastWrites::default(),
             stopping: false,
             exhausted: 0,
             taken_back: 0,
@@ -117,6 +145,8 @@ impl KernelCache {
             inner: Mutex::new(inner),
             work: Condvar::new(),
             freed: Condvar::new(),
+            carried_out: Condvar::new(),
+            overlays: Mutex::new(()),
             pages_max: AtomicU64::new(bytes_max / PAGE_SIZE),
             patient_max: threads.saturating_sub(2),
         })
@@ -134,7 +164,7 @@ impl KernelCache {
             && inner.account.pages() > 0
             && !inner.stopping
             && inner.exhausted == exhausted
-            && !overlaps(inner.current, inode, &pages)
+            && !inner.current.as_ref().is_some_and(|current| current.shares_chunk(inode, &pages))
         {
             inner.waits += 1;
             inner.waiting += 1;
@@ -179,7 +209,7 @@ impl KernelCache {
     pub fn gone(&self, inode: u64, page: u64) {
         let mut inner = self.inner.lock();
         if inner.account.knows(inode) {
-            inner.account.remove_from(inode, page);
+            inner.account.remove(inode, page..u64::MAX);
             self.freed.notify_all();
         }
     }
@@ -188,11 +218,12 @@ impl KernelCache {
     /// invalidator, or at once where the kernel holds no pages of the file.
     pub fn after_flush(&self, inode: u64, then: impl FnOnce() + Send + 'static) {
         let mut inner = self.inner.lock();
-        if inner.stopping || (!inner.account.knows(inode) && inner.current == Current::Nothing) {
+        if inner.stopping || (!inner.account.knows(inode) && inner.current.is_none()) {
             drop(inner);
             return then();
         }
-        inner.jobs.push_back(Flush(inode, Box::new(then)));
+        let span = Span { inode, pages: 0..u64::MAX };
+        inner.jobs.push_back(Job { span, write: None, then: Box::new(then) });
         self.work.notify_one();
     }
 
@@ -214,16 +245,19 @@ impl KernelCache {
     pub fn run(&self, kernel: &dyn Invalidate) {
         let mut inner = self.inner.lock();
         loop {
-            if let Some(Flush(inode, then)) = inner.jobs.pop_front() {
-                // Requests that wait with pages of this file go on at once.
-                inner.account.remove_from(inode, 0);
-                inner.current = Current::File(inode);
+            if let Some(Job { span, write, then }) = inner.jobs.pop_front() {
+                // Requests that wait with these pages go on at once.
+                inner.account.remove(span.inode, span.pages.clone());
+                inner.current = Some(span.clone());
                 self.freed.notify_all();
                 drop(inner);
-                kernel.pages(inode, 0, 0);
+                take_back(kernel, &span);
+                if let Some(write) = write {
+                    self.inner.lock().past.end(write);
+                }
                 then();
                 inner = self.inner.lock();
-                inner.current = Current::Nothing;
+                inner.current = None;
                 self.freed.notify_all();
                 continue;
             }
@@ -241,23 +275,23 @@ impl KernelCache {
                 self.work.wait(&mut inner);
                 continue;
             };
-            inner.current = Current::Chunk(id);
+            let start = id.chunk * CHUNK_PAGES;
+            let span = Span { inode: id.inode, pages: start..start + CHUNK_PAGES };
+            inner.current = Some(span.clone());
             inner.taken_back += 1;
             drop(inner);
-            kernel.pages(id.inode, id.chunk * CHUNK_PAGES * PAGE_SIZE, CHUNK_PAGES * PAGE_SIZE);
+            take_back(kernel, &span);
             inner = self.inner.lock();
-            inner.current = Current::Nothing;
+            inner.current = None;
             self.freed.notify_all();
         }
     }
 }
 
-fn overlaps(current: Current, inode: u64, pages: &Range<u64>) -> bool {
-    match current {
-        Current::Nothing => false,
-        Current::File(file) => file == inode,
-        Current::Chunk(id) => CacheAccount::chunks_of(inode, pages.clone()).any(|other| other == id),
-    }
+fn take_back(kernel: &dyn Invalidate, span: &Span) {
+    let Range { start, end } = span.pages;
+    let length = if end == u64::MAX { 0 } else { (end - start) * PAGE_SIZE };
+    kernel.pages(span.inode, start * PAGE_SIZE, length);
 }
 
 #[cfg(test)]

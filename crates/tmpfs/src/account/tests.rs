@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 enum Step {
     Add(u64, u64, u64),
-    RemoveFrom(u64, u64),
+    Remove(u64, u64, u64),
     Take,
     TakeBut(u64),
 }
@@ -13,7 +13,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..4_u64, 0..2000_u64, 1..700_u64).prop_map(|(inode, page, count)| Step::Add(inode, page, count)),
-        (0..4_u64, 0..2000_u64).prop_map(|(inode, page)| Step::RemoveFrom(inode, page)),
+        (0..4_u64, 0..2000_u64, 0..1500_u64)
+            .prop_map(|(inode, page, count)| Step::Remove(inode, page, count)),
+        (0..4_u64, 0..2000_u64).prop_map(|(inode, page)| Step::Remove(inode, page, u64::MAX - page)),
         Just(Step::Take),
         (0..4_u64).prop_map(Step::TakeBut),
     ]
@@ -36,9 +38,12 @@ proptest! {
                         }
                     }
                 }
-                Step::RemoveFrom(inode, page) => {
-                    account.remove_from(inode, page);
-                    pages.retain(|&(other, at)| other != inode || at < page);
+                Step::Remove(inode, page, count) => {
+                    let removed = page..page + count;
+                    let any = pages.iter().any(|&(other, at)| other == inode && removed.contains(&at));
+                    prop_assert_eq!(account.any(inode, &removed), any);
+                    account.remove(inode, removed.clone());
+                    pages.retain(|&(other, at)| other != inode || !removed.contains(&at));
                 }
                 Step::Take | Step::TakeBut(_) => {
                     let kept = if let Step::TakeBut(kept) = step { kept } else { u64::MAX };
@@ -64,7 +69,7 @@ fn what_means_nothing_does_not_pile_up() {
     let mut account = CacheAccount::default();
     for file in 0..100_000 {
         account.add(file, 0..1);
-        account.remove_from(file, 0);
+        account.remove(file, 0..u64::MAX);
     }
     assert_eq!((account.pages(), account.files.len()), (0, 0));
     assert!(account.order.len() <= 64, "{}", account.order.len());

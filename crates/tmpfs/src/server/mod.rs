@@ -4,10 +4,11 @@
 mod attributes;
 mod listing;
 mod names;
+mod writing;
 
 use crate::{
     answers::{answer, fuse, node, nothing},
-    contents::{self, errno},
+    contents,
     inode::{Content, Inode, Privileges},
     kernel_cache::KernelCache,
     table::Forgotten,
@@ -317,26 +318,7 @@ impl Filesystem for Server {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let inode = answer!(reply, self.tmpfs.inode(inode.0));
-        let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
-        let cached = self.caching == Caching::Kernel && flags.0 & libc::O_DIRECT == 0;
-        // Pages from the page cache were handed out before; a wait for space with them would wait
-        // for itself.
-        if cached && !write.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            self.cache().hand_out(inode.number, contents::pages(offset, data.len() as u64));
-        }
-        let mut written = answer!(reply, object.write(offset, data).map_err(errno));
-        // When a write-back of mapped pages is done, the kernel drops them, however many bytes we
-        // report: msync and fsync see only an error.
-        while write.contains(WriteFlags::FUSE_WRITE_CACHE) && written < data.len() {
-            let rest = object.write(offset + written as u64, &data[written..]);
-            written += answer!(reply, rest.map_err(errno));
-        }
-        if write.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            self.drop_privileges(&inode);
-        }
-        inode.state().touch_contents();
-        reply.written(written as u32);
+        writing::write(self, inode, (offset, data), write, flags, reply);
     }
 
     fn flush(
