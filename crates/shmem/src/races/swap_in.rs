@@ -141,6 +141,36 @@ fn an_entry_is_split_only_where_a_smaller_folio_arrived() {
     assert_eq!((splits::<After5>(), splits::<Current>()), (0, 0));
 }
 
+/// The entry of a page on a file stays whole where another's large folio is in the swap cache by
+/// the time that the page is read: nothing smaller has arrived.
+#[test]
+fn a_miss_alone_splits_no_entry() {
+    fn missed<V: Variant>() -> Object<V> {
+        let object = object_on_file::<V>();
+        let (entry, order) = entry_at(&object, 0);
+        assert_eq!(u64::from(order.slots()), PAGES);
+        let other = object.clone();
+        interrupt(Step::Missed, move || {
+            let arrived = other.space.read_directly(entry, order, crate::space::Urgency::Large);
+            let Ok(crate::swapin::Arrived::New(frame)) = arrived else { panic!("it was not cached") };
+            other.space.lru.add(&other.space.folios, frame);
+            other.space.folios.unlock(frame);
+        });
+        let _ = attempt(&object, 5);
+        nothing_is_left_to_happen();
+        object
+    }
+    fn splits_none<V: Variant>() {
+        let object = missed::<V>();
+        assert_eq!(object.space.counters.now().entry_splits, 0);
+        all_pages_are_right(&object);
+    }
+    splits_none::<Series>();
+    splits_none::<Current>();
+    let before = missed::<Before>();
+    assert_eq!(before.space.counters.now().entry_splits, 1, "before patch 1 the miss was enough");
+}
+
 /// Race 5, the device is gone. With the entry still there that is an error; with the entry gone
 /// too, the swap-in begins again.
 #[test]
