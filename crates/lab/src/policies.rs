@@ -114,6 +114,7 @@ policies! {
     Linux6_15, "6.15", PreferOwnNode<DescendingPriorities<BeforeClusterScan>>, "Linux 6.15 to 6.17: after series 2";
     Linux6_18, "6.18", PreferOwnNode<DescendingPriorities<DiscardInside<NonfullUnlessDiscard>>>, "Linux 6.18: after series 1";
     Linux6_19, "6.19", NonfullUnlessDiscard, "Linux 6.19: after series 4, and discards outside the allocator";
+    Linux7, "7.x", NonfullUnlessDiscard, "Linux 7.x, by the mm tree of 2026: allocates as 6.19";
     DrainedFirst, "drained-first", BeforeRoundRobin, "before series 4: devices by order of swapon, a node's own first";
 }
 

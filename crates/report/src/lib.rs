@@ -26,5 +26,5 @@ mod table;
 pub use chart::{Bar, Chart, PlotError};
 pub use heat_map::{HeatMap, HeatMaps};
 pub use progress::{Progress, Show};
-pub use report::Report;
+pub use report::{Report, machine};
 pub use table::{Table, percent};

@@ -54,8 +54,8 @@ impl Report {
     }
 }
 
-/// Model and number of the processors.
-fn machine() -> String {
+/// Returns the model and the number of the processors, for people.
+pub fn machine() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{}, {processors} processors", model(&cpuinfo))
@@ -79,3 +79,6 @@ fn model(cpuinfo: &str) -> String {
         _ => format!("unknown {architecture} processor"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,12 +107,8 @@ impl Costs {
 }
 
 fn machine() -> String {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unknown processor", |(_, name)| name.trim());
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    format!("{model}, {processors} processors, Linux {release}")
+    format!("{}, Linux {release}", folioswap_report::machine())
 }
 
 fn middle(mut times: Vec<f64>) -> f64 {
