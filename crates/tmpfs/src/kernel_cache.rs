@@ -65,9 +65,12 @@ impl Span {
     /// beyond the pages of a request, but not beyond a chunk.
     fn shares_chunk(&self, inode: u64, pages: &Range<u64>) -> bool {
         let chunks = |pages: &Range<u64>| pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES);
-        let (own, other) = (chunks(&self.pages), chunks(pages));
-        self.inode == inode && own.start < other.end && other.start < own.end
+        self.inode == inode && overlap(&chunks(&self.pages), &chunks(pages))
     }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// A further job of the invalidator: take these pages back, changes of them written to us, then
@@ -77,6 +80,13 @@ struct Job {
     /// The write past the page cache that it is for.
     write: Option<WriteId>,
     then: Box<dyn FnOnce() + Send>,
+}
+
+/// What the invalidator turns to first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Job,
+    Chunk,
 }
 
 struct Inner {
@@ -104,11 +114,8 @@ pub struct KernelCache {
     work: Condvar,
     /// Signals that pages were taken back, or are about to be.
     freed: Condvar,
-    /// Signals that a write past the page cache was carried out.
-    carried_out: Condvar,
-    /// Held while bytes are put over pages of the kernel, so that they land in the order of
-    /// [`PastWrites`]. Taken before `inner`.
-    overlays: Mutex<()>,
+    /// Signals that a request of [`past`] has been served.
+    served: Condvar,
     /// The pages that the kernel may hold.
     pages_max: AtomicU64,
     /// The number of requests that may wait for [`PATIENCE`] at once.
@@ -145,8 +152,7 @@ impl KernelCache {
             inner: Mutex::new(inner),
             work: Condvar::new(),
             freed: Condvar::new(),
-            carried_out: Condvar::new(),
-            overlays: Mutex::new(()),
+            served: Condvar::new(),
             pages_max: AtomicU64::new(bytes_max / PAGE_SIZE),
             patient_max: threads.saturating_sub(2),
         })
@@ -241,11 +247,20 @@ impl KernelCache {
         KernelCacheStatistics { pages: inner.account.pages(), taken_back, waits }
     }
 
+    /// Whether a chunk should be taken back.
+    fn wants_chunk(&self, inner: &Inner) -> bool {
+        inner.account.pages() > self.low() || !inner.awaited.is_empty()
+    }
+
     /// The invalidator's work: runs until [`Self::stop`].
     pub fn run(&self, kernel: &dyn Invalidate) {
         let mut inner = self.inner.lock();
+        // Jobs and chunks take turns where both wait, so that neither keeps the other out.
+        let mut next = Next::Job;
         loop {
-            if let Some(Job { span, write, then }) = inner.jobs.pop_front() {
+            let is_chunks_turn = next == Next::Chunk && !inner.stopping && self.wants_chunk(&inner);
+            if !is_chunks_turn && let Some(Job { span, write, then }) = inner.jobs.pop_front() {
+                next = Next::Chunk;
                 // Requests that wait with these pages go on at once.
                 inner.account.remove(span.inode, span.pages.clone());
                 inner.current = Some(span.clone());
@@ -264,15 +279,18 @@ impl KernelCache {
             if inner.stopping {
                 return;
             }
+            next = Next::Job;
+            let wanted = self.wants_chunk(&inner);
             let Inner { account, awaited, .. } = &mut *inner;
-            let wanted = account.pages() > self.low() || !awaited.is_empty();
             let oldest = if wanted { account.take_oldest(|id| !awaited.contains_key(&id)) } else { None };
             let Some(id) = oldest else {
                 if !inner.awaited.is_empty() {
                     inner.exhausted += 1;
                     self.freed.notify_all();
                 }
-                self.work.wait(&mut inner);
+                if inner.jobs.is_empty() {
+                    self.work.wait(&mut inner);
+                }
                 continue;
             };
             let start = id.chunk * CHUNK_PAGES;

@@ -12,15 +12,6 @@ use std::{collections::HashMap, sync::Arc};
 /// The number of locks that inodes are distributed over, by number.
 const SHARDS: usize = 32;
 
-/// The effect of a forget request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forgotten {
-    /// The kernel forgot its last lookup of the inode, and no longer knows it.
-    Inode,
-    /// The kernel still knows the inode, or did not know it before.
-    Lookups,
-}
-
 /// All inodes that the kernel knows.
 pub struct InodeTable {
     shards: [RwLock<HashMap<u64, Arc<Inode>>>; SHARDS],
@@ -51,18 +42,20 @@ impl InodeTable {
         inode.attributes_of(&state)
     }
 
-    /// Counts that the kernel forgets `lookups` lookups of an inode.
-    pub fn forget(&self, number: u64, lookups: u64) -> Forgotten {
-        let Some(inode) = self.get(number) else { return Forgotten::Lookups };
+    /// Counts that the kernel forgets `lookups` lookups of an inode. Calls `last` where it no
+    /// longer knows the inode: before anybody can look it up again.
+    pub fn forget(&self, number: u64, lookups: u64, last: impl FnOnce()) {
+        let Some(inode) = self.get(number) else { return };
         let mut state = inode.state();
         state.lookups = state.lookups.saturating_sub(lookups);
         if state.lookups > 0 {
-            return Forgotten::Lookups;
+            return;
         }
         // The inode is dropped with `inode`, after the lock.
-        let removed = self.shard(number).write().remove(&number);
+        if self.shard(number).write().remove(&number).is_some() {
+            last();
+        }
         drop(state);
-        if removed.is_some() { Forgotten::Inode } else { Forgotten::Lookups }
     }
 
     /// Returns how many inodes the kernel knows.

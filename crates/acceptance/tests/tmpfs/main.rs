@@ -45,6 +45,7 @@ mod acl;
 mod beginning_and_end;
 mod files;
 mod limits;
+mod past;
 
 /// Several processes against an oracle, with contents far above the limit, for two minutes.
 /// `FOLIOSWAP_TMPFS_SECONDS=3600` is the long form.
@@ -71,22 +72,4 @@ fn random_operations_of_several_processes() {
         println!("{name}: {} {:?}", String::from_utf8_lossy(&output.stdout), mount.figures());
         assert!(output.status.success(), "seed {seed}: {text}");
     }
-}
-
-/// The same in files of a few pages, where a write past the page cache meets the mappings of the
-/// others in most of its steps.
-#[test]
-fn writes_past_the_page_cache_beside_mappings() {
-    needs_fuse!();
-    let mount = Mount::new("past", &["--memory", "32M", "--size", "64M", "--direct"]);
-    let output = Command::new(RANDOM_OPERATIONS)
-        .arg(mount.path())
-        .args(["--seconds", "8", "--processes", "6", "--seed", "1", "--size", "36000"])
-        .output()
-        .expect("acc-tmpfs");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    let steps = String::from_utf8_lossy(&output.stdout);
-    let done: u64 = steps.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok()).sum();
-    assert!(done > 6000, "{steps}");
 }

@@ -52,7 +52,7 @@ pub fn entries(server: &Server, inode: INodeNo, offset: u64, mut reply: ReplyDir
                 let full = reply.add(attributes.ino, cookie, name, &FOREVER, &attributes, GENERATION);
                 if full {
                     // The kernel did not get this entry.
-                    server.tmpfs.table.forget(entry.inode.number, 1);
+                    server.forgotten(entry.inode.number, 1);
                 }
                 full
             }

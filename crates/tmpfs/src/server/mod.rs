@@ -11,7 +11,6 @@ use crate::{
     contents,
     inode::{Content, Inode, Privileges},
     kernel_cache::KernelCache,
-    table::Forgotten,
     tmpfs::{New, NewContent, Tmpfs},
 };
 use attributes::Changes;
@@ -103,6 +102,10 @@ impl Server {
         reply.entry(&FOREVER, &self.tmpfs.table.remember(&inode), GENERATION);
     }
 
+    fn forgotten(&self, inode: u64, lookups: u64) {
+        self.tmpfs.table.forget(inode, lookups, || self.cache().gone(inode, 0));
+    }
+
     /// Clears set-user-id bits and the like when a user without privilege changes a file. The
     /// kernel is told before the answer to fetch the mode again, because a process that then
     /// executes the file must not find the old mode. A notification without a range of pages takes
@@ -123,7 +126,10 @@ impl Filesystem for Server {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_ASYNC_DIO,
+            // Not FUSE_ASYNC_DIO: with it a write past the page cache is one of the background
+            // requests, of which the kernel has a few. Those whose answer waits for pages to be
+            // taken back would keep out the write-back of these pages. Nor would they hold the
+            // inode's lock.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
@@ -157,9 +163,7 @@ impl Filesystem for Server {
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
-        if self.tmpfs.table.forget(inode.0, lookups) == Forgotten::Inode {
-            self.cache().gone(inode.0, 0);
-        }
+        self.forgotten(inode.0, lookups);
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -300,10 +304,11 @@ impl Filesystem for Server {
             inode.state().touch_access();
         }
         // A read past the page cache names its lock owner; a read by the page cache has none.
-        if owner.is_none() {
-            self.cache().hand_out(inode.number, contents::pages(offset, size.into()));
+        let answer = || contents::read(object, offset, size as usize, reply);
+        match owner {
+            None => self.cache().read_pages(inode.number, contents::pages(offset, size.into()), answer),
+            Some(_) => answer(),
         }
-        contents::read(object, offset, size as usize, reply);
     }
 
     fn write(
@@ -314,11 +319,11 @@ impl Filesystem for Server {
         offset: u64,
         data: &[u8],
         write: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        _flags: OpenFlags,
+        owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        writing::write(self, inode, (offset, data), write, flags, reply);
+        writing::write(self, inode, (offset, data), write, owner, reply);
     }
 
     fn flush(

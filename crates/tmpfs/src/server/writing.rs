@@ -1,13 +1,13 @@
 //! write(2), and the write-back of pages that were stored to through a mapping.
 
-use super::{Caching, Server};
+use super::Server;
 use crate::{
     answers::{answer, fuse},
     contents::{self, errno},
     kernel_cache::past::Answer,
 };
 use folioswap_shmem::ShmemObject;
-use fuser::{INodeNo, OpenFlags, ReplyWrite, WriteFlags};
+use fuser::{INodeNo, LockOwner, ReplyWrite, WriteFlags};
 use rustix::io::Errno;
 
 /// Where the bytes of a write request come from.
@@ -26,14 +26,16 @@ pub fn write(
     inode: INodeNo,
     (offset, data): (u64, &[u8]),
     write: WriteFlags,
-    flags: OpenFlags,
+    owner: Option<LockOwner>,
     reply: ReplyWrite,
 ) {
     let inode = answer!(reply, server.tmpfs.inode(inode.0));
     let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
     let source = if write.contains(WriteFlags::FUSE_WRITE_CACHE) {
         Source::WriteBack
-    } else if server.caching == Caching::Direct || flags.0 & libc::O_DIRECT != 0 {
+    } else if owner.is_some() {
+        // As with read(2). The flags of the open file do not tell: they may be changed, and the
+        // page cache also serves those with O_DIRECT, while it holds locks of its pages.
         Source::Past
     } else {
         Source::Through
@@ -44,7 +46,7 @@ pub fn write(
         // for itself.
         Source::WriteBack => server
             .cache()
-            .write_back(inode.number, offset, data, |offset, data| write_all(object, offset, data))
+            .write_back(inode.number, offset, data, |data| write_all(object, offset, data))
             .map(|()| (data.len(), Answer::Now)),
         Source::Past => server.cache().write_past(inode.number, offset, data, carry_out),
         Source::Through => {

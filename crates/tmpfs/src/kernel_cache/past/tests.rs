@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::{Duration, Instant},
 };
 
 const FILE: u64 = 7;
@@ -48,10 +49,12 @@ impl Machine {
     /// The page in the kernel, read from us where it is not there.
     fn fault<'a>(&self, page: usize, cached: &'a mut Cached) -> &'a mut Vec<u8> {
         cached.bytes.get_or_insert_with(|| {
-            self.cache.hand_out(FILE, page as u64..page as u64 + 1);
-            thread::yield_now();
-            let read = self.contents.lock()[page * PAGE_SIZE as usize..][..PAGE_SIZE as usize].to_vec();
-            thread::yield_now();
+            let mut read = Vec::new();
+            self.cache.read_pages(FILE, page as u64..page as u64 + 1, || {
+                thread::yield_now();
+                read = self.contents.lock()[page * PAGE_SIZE as usize..][..PAGE_SIZE as usize].to_vec();
+                thread::yield_now();
+            });
             read
         })
     }
@@ -60,11 +63,12 @@ impl Machine {
         if std::mem::take(&mut cached.dirty)
             && let Some(bytes) = &cached.bytes
         {
-            let put = |offset, bytes: &[u8]| {
+            let offset = page as u64 * PAGE_SIZE;
+            let put = |bytes: &[u8]| {
                 self.put(offset, bytes);
                 Ok::<(), Infallible>(())
             };
-            let _ = self.cache.write_back(FILE, page as u64 * PAGE_SIZE, bytes, put);
+            let _ = self.cache.write_back(FILE, offset, bytes, put);
         }
     }
 
@@ -173,5 +177,72 @@ fn writes_past_the_cache_beside_mappings_are_not_lost() {
     });
     assert!(!wrong.load(Relaxed));
     assert!(machine.waited.load(Relaxed) > 1000, "{} writes had to wait", machine.waited.load(Relaxed));
-    assert!(machine.cache.inner.lock().past.under_way.is_empty());
+    let inner = machine.cache.inner.lock();
+    assert!(inner.past.turns.is_empty() && inner.past.noted.is_empty());
+}
+
+/// One thread writes a number past the cache, the other waits for it in a mapping and stores the
+/// next: what was stored after the write was seen is newer than the write.
+#[test]
+fn a_store_after_a_write_was_seen_is_kept() {
+    const ROUNDS: u64 = 5_000;
+    let machine = Machine::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let wait_for = |number: u64, look: &dyn Fn() -> Vec<u8>| {
+        while look() != number.to_ne_bytes() {
+            assert!(Instant::now() < deadline, "{number} never came");
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let invalidator = scope.spawn(|| machine.cache.run(&Arc::clone(&machine)));
+        let other = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                wait_for(2 * round + 1, &|| machine.load(0, 0));
+                machine.store(0, 0, &(2 * round + 2).to_ne_bytes());
+            }
+        });
+        for round in 0..ROUNDS {
+            machine.write(0, 0, &(2 * round + 1).to_ne_bytes());
+            wait_for(2 * round + 2, &|| machine.read(0, 0));
+        }
+        other.join().expect("the other thread");
+        machine.cache.stop();
+        invalidator.join().expect("the invalidator");
+    });
+}
+
+/// What is noted of a write is what was written, without what others wrote over it.
+#[test]
+fn what_is_noted_of_a_write_ends_where_a_newer_one_begins() {
+    let cache = KernelCache::new(1 << 30, 4);
+    cache.hand_out(FILE, 0..2);
+    let write = |offset, data: &[u8], written: usize| {
+        cache.write_past(FILE, offset, data, || Ok::<usize, Infallible>(written)).expect("infallible").1
+    };
+    assert!(matches!(write(10, &[1; 20], 20), Answer::AfterTakingBack(_)));
+    let Answer::AfterTakingBack(second) = write(15, &[2; 10], 3) else { panic!("the kernel may hold it") };
+    assert_eq!(write(100, &[3; 5], 0), Answer::Now, "nothing was written");
+    let failed = cache.write_past(FILE, 12, &[4; 9], || Err(()));
+    assert_eq!(failed, Err(()));
+    let mut back = Vec::new();
+    let mut write_back = || {
+        let put = |bytes: &[u8]| {
+            back = bytes.to_vec();
+            Ok::<(), Infallible>(())
+        };
+        let _ = cache.write_back(FILE, 0, &[0; 200], put);
+        std::mem::take(&mut back)
+    };
+    let mut expected = vec![0; 200];
+    expected[10..30].fill(1);
+    expected[15..18].fill(2);
+    assert_eq!(write_back(), expected);
+    // The second one's range was taken back. The first has no bytes there any more.
+    cache.inner.lock().past.end(second);
+    expected[15..18].fill(0);
+    assert_eq!(write_back(), expected);
+    // The kernel has the new bytes: what it writes back now is newer than both.
+    cache.read_pages(FILE, 0..1, || {});
+    assert_eq!(write_back(), [0; 200]);
 }
