@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 
-from real_programs import PROGRAMS, Missing, program, source
+from workloads.kit import Missing, source
+from workloads.real import PROGRAMS, program
 
 MIB = 1 << 20
 # The limits in percent of the first one.

@@ -39,7 +39,8 @@ import sys
 import tempfile
 
 from machine import THP, Groups, Huge, SwapFile, Zram, chosen, measure, read, warm
-from real_programs import PROGRAMS, Missing
+from workloads.kit import Missing
+from workloads.real import PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20

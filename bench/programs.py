@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Runs many real programs and runtimes within a half and a quarter of the memory that they need, and says of each whether
+it was right.
+
+    alone       no limit; its peak of resident memory is the need (a memory cgroup, version 1, only to measure it)
+    half        `folioswap run -m NEED/2`, defaults otherwise
+    quarter     `folioswap run -m NEED/4`
+
+The output is compared with that of the run alone. A cell is one of
+
+    right 1.8x         ended with status 0 and the same output, in 1.8 times the time of the run alone
+    refused            folioswap refused to run it (status 125), with the reason below the table
+    ended 3.2 s        folioswap ended it after so long, and said why (below the table)
+    out of time        still running after --timeout
+    status N           the program itself failed
+    WRONG OUTPUT       the one thing that must never be
+
+    bench/programs.py                          all programs (root; a good half hour on two cores)
+    bench/programs.py --programs lua,ruby      these
+    bench/programs.py --short                  a few that most machines have, small; exits with 1 unless all are right
+    bench/programs.py --list                   names and titles
+    bench/programs.py --json FILE              all figures
+    bench/programs.py --show FILE FILE         the table of runs that --json has written
+
+The programs come from Debian; one that is missing is a row with the package that has it. The binary is --folioswap, else
+FOLIOSWAP_BIN, else target/release/folioswap.
+"""
+
+import argparse
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+from machine import Groups, measure, read, warm
+from workloads.compiled import COMPILED
+from workloads.kit import Missing
+from workloads.languages import LANGUAGES
+from workloads.real import PROGRAMS as REAL
+from workloads.science import SCIENCE
+from workloads.servers import SERVERS
+from workloads.tools import TOOLS
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MIB = 1 << 20
+PROGRAMS = {**LANGUAGES, **COMPILED, **TOOLS, **SCIENCE, **SERVERS, **REAL}
+SHORT = ["perl", "gcc-large", "sort-unique", "python-fork", "bash", "cpp"]
+PARTS = {"half": 2, "quarter": 4}
+# The status with which folioswap ends when it refuses to run a program, or must end it.
+OWN_STATUS = 125
+
+
+class Runner:
+    """Runs programs in a directory of its own, with and without a limit."""
+
+    def __init__(self, options, folioswap):
+        self.options = options
+        self.folioswap = folioswap
+        self.place = tempfile.mkdtemp(prefix=f"folioswap-acc-programs-{os.getpid()}-", dir=options.place)
+        os.chmod(self.place, 0o711)
+        atexit.register(shutil.rmtree, self.place, True)
+
+    def prepare(self, name, make):
+        """The command of a program, its files in a directory of their own."""
+        place = os.path.join(self.place, name)
+        os.mkdir(place)
+        return place, make(place, self.options.scale)
+
+    def run(self, place, command, limit=None):
+        """One run: the figures of `measure`, the output's hash, and what was said on standard error."""
+        if limit is not None:
+            command = [self.folioswap, "run", "-m", str(limit), *self.options.option, "--", *command]
+        group = Groups(None)
+        try:
+            result = measure(command, group, place, self.options.timeout, every=0.005 if limit is None else 0.1)
+        finally:
+            group.close()
+        with open(os.path.join(place, "out"), "rb") as file:
+            result["output"] = hashlib.sha256(file.read()).hexdigest()
+        result["said"] = read(os.path.join(place, "err"))[-2000:].strip()
+        return result
+
+
+def verdict(run, alone):
+    """The word of a cell, and what folioswap or the program said where it was not right."""
+    ours = [line for line in run["said"].splitlines() if line.startswith("folioswap")]
+    if run["timeout"]:
+        return "out of time", ours[-1] if ours else ""
+    if run["status"] == 0:
+        if run["output"] != alone["output"]:
+            return "WRONG OUTPUT", run["said"][-200:]
+        unmanaged = next((line for line in ours if "unmanaged" in line or "not managed" in line), "")
+        return f"right {run['wall'] / alone['wall']:.1f}x", unmanaged
+    if run["status"] == OWN_STATUS or run["status"] in (-9, 137) and ours:
+        return ("refused" if run["wall"] < 0.5 else f"ended {run['wall']:.1f} s"), ours[-1] if ours else run["said"][-200:]
+    return f"status {run['status']}", run["said"].splitlines()[-1] if run["said"] else ""
+
+
+def fill(row, runner):
+    """Fills the row of a program. Its files are removed at the end."""
+    title, make = PROGRAMS[row["program"]]
+    row["title"] = title
+    try:
+        place, command = runner.prepare(row["program"], make)
+    except Missing as reason:
+        row["skipped"] = " ".join(str(reason).split())
+        return
+    alone = runner.run(place, command)
+    again = runner.run(place, command)
+    if alone["status"] != 0 or again["output"] != alone["output"]:
+        row["skipped"] = f"alone: status {alone['status']}: {alone['said'][-200:]}" if alone["status"] else "two runs alone differ in output"
+        return
+    row |= {"need": max(alone["peak"], again["peak"]), "wall": min(alone["wall"], again["wall"]), "cells": {}}
+    for part, divisor in PARTS.items():
+        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096)
+        word, said = verdict(run, {"wall": row["wall"], "output": alone["output"]})
+        row["cells"][part] = {"verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def markdown(rows):
+    lines, notes = ["| Program | Need, MiB | Alone, s | Half | Quarter |", "|---|---|---|---|---|"], {}
+    for row in rows:
+        if "skipped" in row:
+            lines.append(f"| {row['title']} | skipped: {row['skipped'].replace('|', '/')} | | | |")
+            continue
+        cells = []
+        for part in PARTS:
+            cell = row["cells"][part]
+            mark = f" [{notes.setdefault(cell['said'], len(notes) + 1)}]" if cell["said"] else ""
+            cells.append(cell["verdict"] + mark)
+        lines.append(f"| {row['title']} | {row['need'] / MIB:.0f} | {row['wall']:.2f} | {' | '.join(cells)} |")
+    lines += [""] + [f"{number}. {said}" for said, number in notes.items()]
+    return "\n".join(lines)
+
+
+def summary(rows):
+    done = [row for row in rows if "cells" in row]
+    counts = []
+    for part in PARTS:
+        words = {}
+        for row in done:
+            word = row["cells"][part]["verdict"]
+            word = word.split()[0] if word.startswith(("right", "ended", "status")) else word
+            words[word] = words.get(word, 0) + 1
+        counts.append(f"{part}: " + ", ".join(f"{count} {word}" for word, count in sorted(words.items(), key=lambda pair: -pair[1])))
+    return f"{len(done)} programs ({'; '.join(counts)}); {len(rows) - len(done)} skipped."
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", default="", help="names, with commas between them")
+    parser.add_argument("--short", action="store_true", help="a few programs, small; status 1 unless all are right")
+    parser.add_argument("--list", action="store_true", help="print the names of the programs")
+    parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"), help="the binary")
+    parser.add_argument("--option", action="append", default=[], help="a further option of `folioswap run`, as in --option=--huge=never")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds that a run may take (default %(default)s)")
+    parser.add_argument("--scale", type=float, help="size of the inputs, 0 to 1 (default 1; 0.5 with --short)")
+    parser.add_argument("--place", default="/var/tmp", help="where files are made (default %(default)s)")
+    parser.add_argument("--json", help="write all figures to this file")
+    parser.add_argument("--show", nargs="+", metavar="FILE", help="print the table of these files; runs nothing")
+    options = parser.parse_args()
+    options.programs = [name for name in options.programs.split(",") if name] or (SHORT if options.short else list(PROGRAMS))
+    unknown = [name for name in options.programs if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; see --list")
+    options.scale = options.scale or (0.5 if options.short else 1)
+    return options
+
+
+def print_table(rows):
+    print(summary(rows) + "\n")
+    print(markdown(rows))
+
+
+def main():
+    options = arguments()
+    if options.list:
+        for name, (title, _) in PROGRAMS.items():
+            print(f"{name:16} {title}")
+        return
+    if options.show:
+        documents = [json.loads(read(path)) for path in options.show]
+        rows = {row["program"]: row for document in documents for row in document["rows"]}
+        return print_table([rows[name] for name in PROGRAMS if name in rows])
+    if os.geteuid() != 0:
+        raise SystemExit("the cgroup that measures what a program needs takes root")
+    target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
+    folioswap = os.path.abspath(options.folioswap or os.path.join(target, "folioswap"))
+    if not os.path.exists(folioswap):
+        raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, lambda *_: sys.exit(130))
+    runner, rows = Runner(options, folioswap), []
+    warm(1 << 30)
+    try:
+        for name in options.programs:
+            row = {"program": name}
+            fill(row, runner)
+            rows.append(row)
+            said = row.get("skipped") or ", ".join(f"{part} {cell['verdict']}" for part, cell in row["cells"].items())
+            print(f"{len(rows)} of {len(options.programs)}, {row['title']}: {said}", file=sys.stderr, flush=True)
+    finally:
+        if options.json:
+            with open(options.json, "w") as file:
+                json.dump({"command": sys.argv, "rows": rows}, file, indent=1)
+        print_table(rows)
+    verdicts = [cell["verdict"] for row in rows for cell in row.get("cells", {}).values()]
+    if "WRONG OUTPUT" in verdicts:
+        raise SystemExit("a run printed something else than alone")
+    if options.short and not all(word.startswith("right") for word in verdicts):
+        raise SystemExit("not all are right")
+
+
+if __name__ == "__main__":
+    main()
