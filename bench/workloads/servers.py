@@ -48,7 +48,7 @@ def postgres(place, scale):
     # PostgreSQL refuses root.
     prefix = "setpriv --reuid=nobody --regid=nogroup --clear-groups" if os.geteuid() == 0 else ""
     return ["bash", source(place, "run.sh", f"""set -e
-cd {place}; chmod 711 {place} $(dirname {place}); rm -rf data; mkdir data; {"chown nobody:nogroup data" if prefix else "true"}
+cd {place}; chmod 711 {place}; rm -rf data; mkdir data; {"chown nobody:nogroup data" if prefix else "true"}
 {prefix} {binaries}/initdb -D data -U me --no-sync -E UTF8 --locale=C >/dev/null 2>&1
 cat >> data/postgresql.conf <<END
 listen_addresses = ''

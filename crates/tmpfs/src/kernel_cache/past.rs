@@ -6,15 +6,17 @@
 //! was written is not in it, a load would not see it, and a store would make it dirty, so that its
 //! write-back puts the old bytes over the new ones. So:
 //!
-//! * Requests that overlap are served in the order in which they came, where one is a write past
-//!   the page cache and the other is of the page cache: a read of pages, or a write-back. (Two of
-//!   a kind do not wait for each other.) So a page has all of a write, or nothing of it.
-//! * A write that finds, when it is served, that the kernel may hold a page of its range is
-//!   answered after the invalidator has taken the range back. Until then its bytes are noted, and
-//!   put over each write-back of the range.
+//! * Requests that overlap are served in the order in which they came, where one is a write and
+//!   the other is not. (Two of a kind do not wait for each other.) So a page has all of a write, or
+//!   nothing of it.
+//! * A write past the page cache that finds, when it is served, that the kernel may hold a page of
+//!   its range is answered after the invalidator has taken the range back. Until then the range is
+//!   noted: a write-back leaves it out, since the contents there are the write's. (Nothing else
+//!   changes them: until the answer the kernel holds the inode's lock.)
 //! * A page that the kernel reads after a write was carried out is not stale, and the one before it
-//!   is gone. The bytes of the page are noted no longer: what is stored to it now is newer. Nor are
-//!   the bytes of a write over which another has written.
+//!   is gone. It is noted no longer: what is stored to it now is newer than the write.
+//! * A read past the page cache of what is noted is answered after the range was taken back too:
+//!   whoever has seen the write in it finds it in a mapping.
 //!
 //! No request waits here for one that waits for the kernel: what is served only reads or writes
 //! contents. (`docs/races.md`, race M1.)
@@ -22,7 +24,7 @@
 use super::{Inner, Job, KernelCache, Span, overlap};
 use crate::{contents, inode::PAGE_SIZE};
 use parking_lot::MutexGuard;
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 /// Names a write past the page cache that was carried out and not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +40,29 @@ pub enum Answer {
     AfterTakingBack(WriteId),
 }
 
-/// The side on which a request stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// The page cache: it reads pages, or writes them back.
-    PageCache,
-    /// A write past it.
-    Past,
+enum Kind {
+    /// write(2), past the page cache or through it.
+    Write,
+    /// A read, by the page cache or past it, or a write-back of the page cache.
+    Other,
 }
 
 /// A request that is served, or waits for those before it.
 struct Turn {
     id: u64,
-    side: Side,
+    kind: Kind,
     inode: u64,
     bytes: Range<u64>,
 }
 
-/// The bytes of a write that was carried out and not answered.
+/// A write past the page cache that was carried out and not answered.
 struct Noted {
     id: WriteId,
     inode: u64,
-    /// The offset of `data` in the file.
-    start: u64,
-    data: Arc<[u8]>,
-    /// The parts that go over a write-back.
+    /// What was written.
+    bytes: Range<u64>,
+    /// The parts of it that a write-back leaves out.
     parts: Vec<Range<u64>>,
 }
 
@@ -71,9 +71,16 @@ struct Noted {
 pub(super) struct PastWrites {
     /// In the order in which they came.
     turns: Vec<Turn>,
-    /// No two have a part in common.
     noted: Vec<Noted>,
     last: u64,
+}
+
+/// The parts of some ranges that are not in `bytes`.
+fn without(parts: &[Range<u64>], bytes: &Range<u64>) -> Vec<Range<u64>> {
+    let left = parts
+        .iter()
+        .flat_map(|part| [part.start..part.end.min(bytes.start), part.start.max(bytes.end)..part.end]);
+    left.filter(|part| part.start < part.end).collect()
 }
 
 impl PastWrites {
@@ -87,33 +94,24 @@ impl PastWrites {
         let Some(at) = self.turns.iter().position(|turn| turn.id == id) else { return false };
         let own = &self.turns[at];
         self.turns[..at].iter().any(|before| {
-            before.side != own.side && before.inode == own.inode && overlap(&before.bytes, &own.bytes)
+            before.kind != own.kind && before.inode == own.inode && overlap(&before.bytes, &own.bytes)
         })
+    }
+
+    fn noted_parts(&self, inode: u64) -> impl Iterator<Item = &Range<u64>> {
+        self.noted.iter().filter(move |noted| noted.inode == inode).flat_map(|noted| &noted.parts)
     }
 
     /// Takes a part of a file out of what is noted.
     fn cut(&mut self, inode: u64, bytes: &Range<u64>) {
         for noted in self.noted.iter_mut().filter(|noted| noted.inode == inode) {
-            let left = noted.parts.iter().flat_map(|part| {
-                [part.start..part.end.min(bytes.start), part.start.max(bytes.end)..part.end]
-            });
-            noted.parts = left.filter(|part| part.start < part.end).collect();
+            noted.parts = without(&noted.parts, bytes);
         }
     }
 
-    /// Returns the bytes of a write-back with what is noted over them. `None`: nothing is.
-    fn over(&self, inode: u64, offset: u64, data: &[u8]) -> Option<Vec<u8>> {
-        let bytes = offset..offset + data.len() as u64;
-        let mut result = None;
-        for noted in self.noted.iter().filter(|noted| noted.inode == inode) {
-            for part in noted.parts.iter().filter(|part| overlap(part, &bytes)) {
-                let (start, end) = (part.start.max(bytes.start), part.end.min(bytes.end));
-                let from = &noted.data[(start - noted.start) as usize..(end - noted.start) as usize];
-                let merged = result.get_or_insert_with(|| data.to_vec());
-                merged[(start - offset) as usize..(end - offset) as usize].copy_from_slice(from);
-            }
-        }
-        result
+    /// Returns the parts of a range that are not noted.
+    fn not_noted(&self, inode: u64, bytes: Range<u64>) -> Vec<Range<u64>> {
+        self.noted_parts(inode).fold(vec![bytes], |left, part| without(&left, part))
     }
 
     /// Ends what is noted of a write.
@@ -132,10 +130,10 @@ impl Inner {
 
 impl KernelCache {
     /// Waits until those before have been served. Returns a name for [`Self::end_turn`].
-    fn begin_turn(&self, side: Side, inode: u64, bytes: Range<u64>) -> (MutexGuard<'_, Inner>, u64) {
+    fn begin_turn(&self, kind: Kind, inode: u64, bytes: Range<u64>) -> (MutexGuard<'_, Inner>, u64) {
         let mut inner = self.inner.lock();
         let id = inner.past.next_id();
-        inner.past.turns.push(Turn { id, side, inode, bytes });
+        inner.past.turns.push(Turn { id, kind, inode, bytes });
         while inner.past.must_wait(id) {
             self.served.wait(&mut inner);
         }
@@ -157,15 +155,30 @@ impl KernelCache {
         let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
         // They are in the account before their contents are read.
         self.hand_out(inode, pages);
-        let (mut inner, id) = self.begin_turn(Side::PageCache, inode, bytes.clone());
+        let (mut inner, id) = self.begin_turn(Kind::Other, inode, bytes.clone());
         inner.past.cut(inode, &bytes);
         drop(inner);
         answer();
         self.end_turn(self.inner.lock(), id);
     }
 
-    /// Carries out the write-back of pages that the kernel held: `write` writes bytes at this
-    /// offset, all of them.
+    /// Serves a read past the page cache: `answer` reads and answers.
+    pub fn read_past(&self, inode: u64, bytes: Range<u64>, answer: impl FnOnce() + Send + 'static) {
+        let (mut inner, id) = self.begin_turn(Kind::Other, inode, bytes.clone());
+        if !inner.stopping && inner.past.noted_parts(inode).any(|part| overlap(part, &bytes)) {
+            let span = Span { inode, pages: contents::pages(bytes.start, bytes.end - bytes.start) };
+            inner.jobs.push_back(Job { span, write: None, then: Box::new(answer) });
+            self.work.notify_one();
+        } else {
+            drop(inner);
+            answer();
+            inner = self.inner.lock();
+        }
+        self.end_turn(inner, id);
+    }
+
+    /// Carries out the write-back of pages that the kernel held: `write` writes bytes at an offset,
+    /// all of them.
     ///
     /// # Errors
     /// That of `write`.
@@ -174,15 +187,37 @@ impl KernelCache {
         inode: u64,
         offset: u64,
         data: &[u8],
-        write: impl FnOnce(&[u8]) -> Result<(), E>,
+        write: impl Fn(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let bytes = offset..offset + data.len() as u64;
-        let (inner, id) = self.begin_turn(Side::PageCache, inode, bytes);
-        let merged = inner.past.over(inode, offset, data);
+        let (inner, id) = self.begin_turn(Kind::Other, inode, bytes.clone());
+        let parts = inner.past.not_noted(inode, bytes);
         drop(inner);
-        let written = write(merged.as_deref().unwrap_or(data));
+        let from = |part: &Range<u64>| &data[(part.start - offset) as usize..(part.end - offset) as usize];
+        let written = parts.iter().try_for_each(|part| write(part.start, from(part)));
         self.end_turn(self.inner.lock(), id);
         written
+    }
+
+    /// Carries out a write through the page cache, whose pages the kernel does not keep locked, and
+    /// then waits for space for them.
+    ///
+    /// # Errors
+    /// That of `write`.
+    pub fn write_through<T, E>(
+        &self,
+        inode: u64,
+        bytes: Range<u64>,
+        write: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let pages = contents::pages(bytes.start, bytes.end - bytes.start);
+        let (inner, id) = self.begin_turn(Kind::Write, inode, bytes);
+        drop(inner);
+        let result = write();
+        self.end_turn(self.inner.lock(), id);
+        // The wait is not within the turn: a write-back of the same pages may be what it is for.
+        self.hand_out(inode, pages);
+        result
     }
 
     /// Carries out a write past the page cache: `write` does it, and returns how many of the bytes
@@ -193,32 +228,24 @@ impl KernelCache {
     pub fn write_past<E>(
         &self,
         inode: u64,
-        offset: u64,
-        data: &[u8],
+        bytes: Range<u64>,
         write: impl FnOnce() -> Result<usize, E>,
     ) -> Result<(usize, Answer), E> {
-        let (pages, bytes) =
-            (contents::pages(offset, data.len() as u64), offset..offset.saturating_add(data.len() as u64));
-        let (inner, id) = self.begin_turn(Side::Past, inode, bytes);
+        let (offset, pages) = (bytes.start, contents::pages(bytes.start, bytes.end - bytes.start));
+        let (inner, id) = self.begin_turn(Kind::Write, inode, bytes);
         // A page that is read from now on waits for the end of this turn.
         let is_held = inner.may_hold(inode, &pages);
         drop(inner);
         let result = write();
-        let noted = result
-            .as_ref()
-            .ok()
-            .filter(|&&written| is_held && written > 0)
-            .map(|&written| Arc::from(&data[..written]));
         let mut inner = self.inner.lock();
         let mut answer = Answer::Now;
-        if let Ok(written) = result {
-            let part = offset..offset + written as u64;
-            inner.past.cut(inode, &part);
-            if let Some(data) = noted {
-                let id = WriteId(id);
-                inner.past.noted.push(Noted { id, inode, start: offset, data, parts: vec![part] });
-                answer = Answer::AfterTakingBack(id);
-            }
+        if let Ok(written) = result
+            && is_held
+            && written > 0
+        {
+            let (id, bytes) = (WriteId(id), offset..offset + written as u64);
+            inner.past.noted.push(Noted { id, inode, bytes: bytes.clone(), parts: vec![bytes] });
+            answer = Answer::AfterTakingBack(id);
         }
         self.end_turn(inner, id);
         result.map(|written| (written, answer))
@@ -230,7 +257,7 @@ impl KernelCache {
         let noted = inner.past.noted.iter().find(|noted| noted.id == id);
         let span = noted.map(|noted| Span {
             inode: noted.inode,
-            pages: contents::pages(noted.start, noted.data.len() as u64),
+            pages: contents::pages(noted.bytes.start, noted.bytes.end - noted.bytes.start),
         });
         match span {
             Some(span) if !inner.stopping => {

@@ -78,7 +78,9 @@ impl Server {
     fn open_flags(&self) -> FopenFlags {
         match self.caching {
             Caching::Kernel => FopenFlags::FOPEN_KEEP_CACHE,
-            Caching::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            // Not FOPEN_PARALLEL_DIRECT_WRITES: mmap(2) would wait for such a write under the lock
+            // that the write may need to read its own buffer.
+            Caching::Direct => FopenFlags::FOPEN_DIRECT_IO,
         }
     }
 
@@ -304,10 +306,18 @@ impl Filesystem for Server {
             inode.state().touch_access();
         }
         // A read past the page cache names its lock owner; a read by the page cache has none.
-        let answer = || contents::read(object, offset, size as usize, reply);
+        let (number, bytes) = (inode.number, offset..offset.saturating_add(size.into()));
         match owner {
-            None => self.cache().read_pages(inode.number, contents::pages(offset, size.into()), answer),
-            Some(_) => answer(),
+            None => self.cache().read_pages(number, contents::pages(offset, size.into()), || {
+                contents::read(object, offset, size as usize, reply);
+            }),
+            Some(_) => {
+                let inode = Arc::clone(&inode);
+                self.cache().read_past(number, bytes, move || {
+                    let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
+                    contents::read(object, offset, size as usize, reply);
+                });
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! write(2), and the write-back of pages that were stored to through a mapping.
 
-use super::Server;
+use super::{Caching, Server};
 use crate::{
     answers::{answer, fuse},
-    contents::{self, errno},
+    contents::errno,
     kernel_cache::past::Answer,
 };
 use folioswap_shmem::ShmemObject;
@@ -33,25 +33,25 @@ pub fn write(
     let object = answer!(reply, inode.object().ok_or(Errno::INVAL));
     let source = if write.contains(WriteFlags::FUSE_WRITE_CACHE) {
         Source::WriteBack
-    } else if owner.is_some() {
+    } else if owner.is_some() || server.caching == Caching::Direct {
         // As with read(2). The flags of the open file do not tell: they may be changed, and the
         // page cache also serves those with O_DIRECT, while it holds locks of its pages.
         Source::Past
     } else {
         Source::Through
     };
+    let bytes = offset..offset.saturating_add(data.len() as u64);
     let carry_out = || object.write(offset, data).map_err(errno);
     let result = match source {
         // Pages from the page cache were handed out before; a wait for space with them would wait
         // for itself.
         Source::WriteBack => server
             .cache()
-            .write_back(inode.number, offset, data, |data| write_all(object, offset, data))
+            .write_back(inode.number, offset, data, |offset, data| write_all(object, offset, data))
             .map(|()| (data.len(), Answer::Now)),
-        Source::Past => server.cache().write_past(inode.number, offset, data, carry_out),
+        Source::Past => server.cache().write_past(inode.number, bytes, carry_out),
         Source::Through => {
-            server.cache().hand_out(inode.number, contents::pages(offset, data.len() as u64));
-            carry_out().map(|written| (written, Answer::Now))
+            server.cache().write_through(inode.number, bytes, carry_out).map(|written| (written, Answer::Now))
         }
     };
     let (written, answer) = match result {
