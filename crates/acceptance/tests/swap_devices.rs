@@ -94,7 +94,7 @@ fn plain_ram_alone() {
         assert_eq!(kinds(&outcome), ["ram"], "{}", outcome.describe());
         assert!(used(&outcome)[0].1 >= 180 * MIB, "{:?}", used(&outcome));
         assert_eq!(outcome.figure("file_pswpout"), Some(0.0));
-        assert!(outcome.stderr.is_empty(), "{}", outcome.describe());
+        assert!(outcome.said().is_empty(), "{}", outcome.describe());
     }
 }
 
@@ -119,7 +119,7 @@ fn two_files_take_turns_cluster_by_cluster() {
     assert_eq!(kinds(&outcome), ["file", "file"]);
     assert!(used[0].1.abs_diff(used[1].1) <= CLUSTER, "one is used more: {used:?}");
     assert!(used[0].1 >= 90 * MIB, "{used:?}");
-    assert!(outcome.stderr.is_empty(), "equals of one kind are not warned of: {}", outcome.describe());
+    assert!(outcome.said().is_empty(), "equals of one kind are not warned of: {}", outcome.describe());
 }
 
 /// The turn belongs to the group, not to each process: otherwise many small processes would all
@@ -156,7 +156,7 @@ fn the_file_waits_until_compressed_ram_is_full() {
     outcome.check();
     let used = used(&outcome);
     assert!(used[1].1 >= 64 * MIB && used[0].1 >= 16 * MIB, "{used:?}");
-    assert!(outcome.stderr.is_empty(), "{}", outcome.describe());
+    assert!(outcome.said().is_empty(), "{}", outcome.describe());
 }
 
 /// The reverse order: a file first, and compressed RAM for the pages that do not fit there.
@@ -207,7 +207,7 @@ fn kinds_without_a_priority_take_turns_and_are_warned_of() {
     let (all, file) = (outcome.figure("pswpout"), outcome.figure("file_pswpout"));
     let part = file.expect("pages") / all.expect("pages");
     assert!((0.35..0.65).contains(&part), "{part} of the pages went to the file: {}", outcome.describe());
-    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.describe());
+    assert_eq!(outcome.said().len(), 1, "{}", outcome.describe());
     assert!(
         outcome.stderr.contains("zram,prio=1") && outcome.stderr.contains("prio=0"),
         "{}",

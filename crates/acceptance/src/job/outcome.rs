@@ -54,6 +54,12 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// The lines on standard error, without the one that says that a run thrashes: a slow machine
+    /// is enough for that.
+    pub fn said(&self) -> Vec<&str> {
+        self.stderr.lines().filter(|line| !line.contains("it does little but wait for pages")).collect()
+    }
+
     /// A short description for messages and reports.
     pub fn describe(&self) -> String {
         let command: Vec<_> = self.command.iter().map(|word| word.display().to_string()).collect();
