@@ -36,6 +36,11 @@ impl Chunk {
     }
 }
 
+/// Returns the numbers of the chunks that a range of a file's pages lies in.
+pub fn chunk_numbers(pages: &Range<u64>) -> Range<u64> {
+    pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES)
+}
+
 /// The part of a range of a file's pages that lies in a chunk, counted from the chunk's first page.
 fn within(chunk: u64, pages: &Range<u64>) -> Range<u64> {
     let start = chunk * CHUNK_PAGES;
@@ -76,8 +81,7 @@ impl CacheAccount {
 
     /// Returns the chunks that a range of a file's pages lies in.
     pub fn chunks_of(inode: u64, pages: Range<u64>) -> impl Iterator<Item = ChunkId> {
-        let chunks = pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES);
-        chunks.map(move |chunk| ChunkId { inode, chunk })
+        chunk_numbers(&pages).map(move |chunk| ChunkId { inode, chunk })
     }
 
     /// Records that pages are handed out.
@@ -101,10 +105,8 @@ impl CacheAccount {
     /// Returns whether the kernel may hold one of these pages.
     pub fn any(&self, inode: u64, pages: &Range<u64>) -> bool {
         let Some(file) = self.files.get(&inode) else { return false };
-        let chunks = file.range(pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES));
-        chunks.into_iter().any(|(&number, chunk)| {
-            let bits = within(number, pages);
-            chunk.pages.iter().zip(masks(bits)).any(|(word, mask)| word & mask != 0)
+        file.range(chunk_numbers(pages)).any(|(&number, chunk)| {
+            chunk.pages.iter().zip(masks(within(number, pages))).any(|(word, mask)| word & mask != 0)
         })
     }
 
@@ -113,7 +115,7 @@ impl CacheAccount {
     pub fn remove(&mut self, inode: u64, pages: Range<u64>) {
         let Some(file) = self.files.get_mut(&inode) else { return };
         let mut emptied = Vec::new();
-        for (&number, chunk) in file.range_mut(pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES)) {
+        for (&number, chunk) in file.range_mut(chunk_numbers(&pages)) {
             let before = chunk.count();
             for (word, mask) in chunk.pages.iter_mut().zip(masks(within(number, &pages))) {
                 *word &= !mask;

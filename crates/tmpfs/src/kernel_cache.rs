@@ -17,10 +17,10 @@
 
 pub mod past;
 
-use crate::account::{CHUNK_PAGES, CacheAccount, ChunkId};
+use crate::account::{CHUNK_PAGES, CacheAccount, ChunkId, chunk_numbers};
 use crate::inode::PAGE_SIZE;
 use fuser::{INodeNo, Notifier};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use past::{PastWrites, WriteId};
 use std::{
     collections::{HashMap, VecDeque},
@@ -64,8 +64,7 @@ impl Span {
     /// Returns whether both have pages in one chunk. The kernel locks whole folios, which may reach
     /// beyond the pages of a request, but not beyond a chunk.
     fn shares_chunk(&self, inode: u64, pages: &Range<u64>) -> bool {
-        let chunks = |pages: &Range<u64>| pages.start / CHUNK_PAGES..pages.end.div_ceil(CHUNK_PAGES);
-        self.inode == inode && overlap(&chunks(&self.pages), &chunks(pages))
+        self.inode == inode && overlap(&chunk_numbers(&self.pages), &chunk_numbers(pages))
     }
 }
 
@@ -263,17 +262,13 @@ impl KernelCache {
                 next = Next::Chunk;
                 // Requests that wait with these pages go on at once.
                 inner.account.remove(span.inode, span.pages.clone());
-                inner.current = Some(span.clone());
                 self.freed.notify_all();
-                drop(inner);
-                take_back(kernel, &span);
-                if let Some(write) = write {
-                    self.inner.lock().past.end(write);
-                }
-                then();
-                inner = self.inner.lock();
-                inner.current = None;
-                self.freed.notify_all();
+                inner = self.take_back(inner, kernel, span, || {
+                    if let Some(write) = write {
+                        self.inner.lock().past.end(write);
+                    }
+                    then();
+                });
                 continue;
             }
             if inner.stopping {
@@ -295,21 +290,31 @@ impl KernelCache {
             };
             let start = id.chunk * CHUNK_PAGES;
             let span = Span { inode: id.inode, pages: start..start + CHUNK_PAGES };
-            inner.current = Some(span.clone());
             inner.taken_back += 1;
-            drop(inner);
-            take_back(kernel, &span);
-            inner = self.inner.lock();
-            inner.current = None;
-            self.freed.notify_all();
+            inner = self.take_back(inner, kernel, span, || {});
         }
     }
-}
 
-fn take_back(kernel: &dyn Invalidate, span: &Span) {
-    let Range { start, end } = span.pages;
-    let length = if end == u64::MAX { 0 } else { (end - start) * PAGE_SIZE };
-    kernel.pages(span.inode, start * PAGE_SIZE, length);
+    /// Takes pages back from the kernel, and calls `then` while they still count as the current
+    /// ones: both without the lock, which is given and returned.
+    fn take_back<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        kernel: &dyn Invalidate,
+        span: Span,
+        then: impl FnOnce(),
+    ) -> MutexGuard<'a, Inner> {
+        let (inode, Range { start, end }) = (span.inode, span.pages.clone());
+        inner.current = Some(span);
+        drop(inner);
+        let length = if end == u64::MAX { 0 } else { (end - start) * PAGE_SIZE };
+        kernel.pages(inode, start * PAGE_SIZE, length);
+        then();
+        let mut inner = self.inner.lock();
+        inner.current = None;
+        self.freed.notify_all();
+        inner
+    }
 }
 
 #[cfg(test)]

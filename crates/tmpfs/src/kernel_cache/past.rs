@@ -40,6 +40,7 @@ pub enum Answer {
     AfterTakingBack(WriteId),
 }
 
+/// What decides whether two requests wait for each other: those of different kinds do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// write(2), past the page cache or through it.
@@ -73,6 +74,11 @@ pub(super) struct PastWrites {
     turns: Vec<Turn>,
     noted: Vec<Noted>,
     last: u64,
+}
+
+/// The pages that a range of bytes lies in.
+fn pages_of(bytes: &Range<u64>) -> Range<u64> {
+    contents::pages(bytes.start, bytes.end - bytes.start)
 }
 
 /// The parts of some ranges that are not in `bytes`.
@@ -166,7 +172,7 @@ impl KernelCache {
     pub fn read_past(&self, inode: u64, bytes: Range<u64>, answer: impl FnOnce() + Send + 'static) {
         let (mut inner, id) = self.begin_turn(Kind::Other, inode, bytes.clone());
         if !inner.stopping && inner.past.noted_parts(inode).any(|part| overlap(part, &bytes)) {
-            let span = Span { inode, pages: contents::pages(bytes.start, bytes.end - bytes.start) };
+            let span = Span { inode, pages: pages_of(&bytes) };
             inner.jobs.push_back(Job { span, write: None, then: Box::new(answer) });
             self.work.notify_one();
         } else {
@@ -210,7 +216,7 @@ impl KernelCache {
         bytes: Range<u64>,
         write: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let pages = contents::pages(bytes.start, bytes.end - bytes.start);
+        let pages = pages_of(&bytes);
         let (inner, id) = self.begin_turn(Kind::Write, inode, bytes);
         drop(inner);
         let result = write();
@@ -231,7 +237,7 @@ impl KernelCache {
         bytes: Range<u64>,
         write: impl FnOnce() -> Result<usize, E>,
     ) -> Result<(usize, Answer), E> {
-        let (offset, pages) = (bytes.start, contents::pages(bytes.start, bytes.end - bytes.start));
+        let (offset, pages) = (bytes.start, pages_of(&bytes));
         let (inner, id) = self.begin_turn(Kind::Write, inode, bytes);
         // A page that is read from now on waits for the end of this turn.
         let is_held = inner.may_hold(inode, &pages);
@@ -255,10 +261,7 @@ impl KernelCache {
     pub fn after_taking_back(&self, id: WriteId, then: impl FnOnce() + Send + 'static) {
         let mut inner = self.inner.lock();
         let noted = inner.past.noted.iter().find(|noted| noted.id == id);
-        let span = noted.map(|noted| Span {
-            inode: noted.inode,
-            pages: contents::pages(noted.bytes.start, noted.bytes.end - noted.bytes.start),
-        });
+        let span = noted.map(|noted| Span { inode: noted.inode, pages: pages_of(&noted.bytes) });
         match span {
             Some(span) if !inner.stopping => {
                 inner.jobs.push_back(Job { span, write: Some(id), then: Box::new(then) });

@@ -35,7 +35,7 @@ pub fn write(
         Source::WriteBack
     } else if owner.is_some() || server.caching == Caching::Direct {
         // As with read(2). The flags of the open file do not tell: they may be changed, and the
-        // page cache also serves those with O_DIRECT, while it holds locks of its pages.
+        // page cache also serves those with O_DIRECT, while it may hold the lock of a page.
         Source::Past
     } else {
         Source::Through
