@@ -9,7 +9,7 @@ mod watch;
 
 pub use engine::{Engine, amount, engine, judging_folioswap};
 pub use judge::{check_out_of_memory, check_swapped, report, same_at_parts_of_need};
-pub use outcome::Outcome;
+pub use outcome::{Outcome, said};
 pub use running::Running;
 
 use crate::{programs, skipping, traces};

@@ -48,6 +48,11 @@ pub struct Outcome {
     pub compressed: Option<u64>,
 }
 
+/// The lines of messages without the one that says that a run thrashes.
+pub fn said(errors: &str) -> impl Iterator<Item = &str> {
+    errors.lines().filter(|line| !line.contains("it does little but wait for pages"))
+}
+
 impl Outcome {
     /// Standard output as text.
     pub fn text(&self) -> String {
@@ -57,7 +62,7 @@ impl Outcome {
     /// The lines on standard error, without the one that says that a run thrashes: a slow machine
     /// is enough for that.
     pub fn said(&self) -> Vec<&str> {
-        self.stderr.lines().filter(|line| !line.contains("it does little but wait for pages")).collect()
+        said(&self.stderr).collect()
     }
 
     /// A short description for messages and reports.
