@@ -32,6 +32,7 @@ import sys
 import tempfile
 
 from machine import THP, Groups, Huge, Zram, chosen, measure, read, vmstat, write
+from workloads.kit import fill_script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
@@ -133,19 +134,7 @@ class Bench:
                                          "fill,reread,random"]})
         if "python" in options.rows:
             script = os.path.join(self.directory, "fill.py")
-            write(script, f"""import hashlib, random
-pages = {40 if quick else 400} << 8
-data = bytearray(pages << 12)
-for page in range(pages):
-    noise = hashlib.shake_128(page.to_bytes(8, "little")).digest(2000)
-    data[page << 12 : (page + 1) << 12] = noise + noise[:8] * 262
-print(hashlib.sha256(data).hexdigest())
-pick, total = random.Random(1), 0
-for _ in range({20000 if quick else 100000}):
-    at = pick.randrange(len(data))
-    total += data[at] * (at % 251)
-print(total, hashlib.sha256(data).hexdigest())
-""")
+            write(script, fill_script(40 if quick else 400, 20000 if quick else 100000))
             rows.append({"name": "python", "command": ["/usr/bin/python3", script], "part": 2})
         if "sort" in options.rows:
             lines = os.path.join(self.directory, "lines")

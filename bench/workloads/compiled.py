@@ -1,4 +1,4 @@
-"""Programs that a compiler makes first, and two that cannot be managed without more privilege."""
+"""Programs that a compiler makes first, and two static ones, which are refused."""
 
 import os
 

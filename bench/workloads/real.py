@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from machine import write
-from workloads.kit import Missing, Workloads, built, source, system_python, tool
+from workloads.kit import RANDOM_C, Missing, Workloads, built, fill_script, generated_c, source, system_python, tool
 
 PROGRAMS = Workloads()
 program = PROGRAMS.program
@@ -74,19 +74,7 @@ public class Groups {{
 
 @program("bytearray", "CPython, one bytearray")
 def bytearray_(place, scale):
-    return [system_python(), source(place, "fill.py", f"""import hashlib, random
-pages = {int(200 * scale)} << 8
-data = bytearray(pages << 12)
-for page in range(pages):
-    noise = hashlib.shake_128(page.to_bytes(8, "little")).digest(2000)
-    data[page << 12 : (page + 1) << 12] = noise + noise[:8] * 262
-print(hashlib.sha256(data).hexdigest())
-pick, total = random.Random(1), 0
-for _ in range({int(50_000 * scale)}):
-    at = pick.randrange(len(data))
-    total += data[at] * (at % 251)
-print(total, hashlib.sha256(data).hexdigest())
-""")]
+    return [system_python(), source(place, "fill.py", fill_script(int(200 * scale), int(50_000 * scale)))]
 
 
 @program("dicts", "CPython, dictionaries")
@@ -159,18 +147,6 @@ kinds = frame.sort_values("value").groupby("kind")["value"].median()
 print(sums["count"].sum(), f"{{sums['sum'].sum():.4f}} {{sums['max'].mean():.6f}}")
 print(" ".join(f"{{value:.6f}}" for value in kinds))
 """)]
-
-
-def generated_c(functions, seed):
-    """A file of C that keeps a compiler busy: loops and switches over arrays."""
-    pick, text = random.Random(seed), ["#include <stdint.h>\n"]
-    for number in range(functions):
-        cases = "".join(f"        case {case}: a[i] = a[i] * {pick.randrange(3, 999)}u + (b[i] >> {pick.randrange(1, 31)}); "
-                        f"s ^= a[(i + {pick.randrange(64)}) & 63]; break;\n" for case in range(12))
-        text.append(f"uint32_t f{seed}_{number}(uint32_t *a, const uint32_t *b, uint32_t n) {{\n    uint32_t s = n;\n"
-                    f"    for (uint32_t i = 0; i < (n & 63); i++)\n        switch (b[i] % 13) {{\n{cases}"
-                    f"        default: s += a[i]; }}\n    return s;\n}}\n")
-    return "".join(text)
 
 
 @program("gcc", "make -j4, gcc -O2")
@@ -284,12 +260,7 @@ def rustc(place, scale):
 
 @program("pagerank", "PageRank, C")
 def pagerank(place, scale):
-    path = source(place, "pagerank.c", r"""#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-static uint64_t x = 1;
-static uint32_t next(uint32_t n) { x = x * 6364136223846793005u + 1442695040888963407u; return (x >> 33) % n; }
-int main(int argc, char **argv) {
+    path = source(place, "pagerank.c", RANDOM_C + r"""int main(int argc, char **argv) {
     uint32_t n = atoi(argv[argc - 1]), degree = 16;
     uint64_t m = (uint64_t)n * degree;
     uint32_t *from = malloc(m * 4), *out = calloc(n, 4);

@@ -4,7 +4,7 @@ import os
 import random
 
 from machine import write
-from workloads.kit import Missing, Workloads, built, source, system_python, tool
+from workloads.kit import RANDOM_C, Missing, Workloads, built, source, system_python, tool
 from workloads.tools import piped
 
 SCIENCE = Workloads()
@@ -173,19 +173,14 @@ def blast(place, scale):
                  f"blastn -query {query} -db db -outfmt 6 -word_size 11 | sort | sha256sum")
 
 
-@program("bc", "bc, ten thousand digits")
+@program("bc", "bc, three thousand digits")
 def bc(place, scale):
     return piped(f"echo 'scale={int(3000 * scale)}; 4*a(1)' | {tool('bc', 'bc')} -l | sha256sum")
 
 
 @program("bfs", "BFS over a graph, C")
 def bfs(place, scale):
-    path = source(place, "bfs.c", r"""#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-static uint64_t x = 1;
-static uint32_t next(uint32_t n) { x = x * 6364136223846793005u + 1442695040888963407u; return (x >> 33) % n; }
-int main(int argc, char **argv) {
+    path = source(place, "bfs.c", RANDOM_C + r"""int main(int argc, char **argv) {
     uint32_t n = atoi(argv[argc - 1]), degree = 8, *to = malloc((uint64_t)n * degree * 4), *queue = malloc(n * 4ul), head = 0, tail = 0;
     int *depth = malloc(n * sizeof(int));
     for (uint64_t e = 0; e < (uint64_t)n * degree; e++) to[e] = next(n);

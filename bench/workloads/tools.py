@@ -4,7 +4,7 @@ import os
 import random
 
 from machine import write
-from workloads.kit import Workloads, built, source, system_python, tool
+from workloads.kit import Workloads, built, generated_c, source, system_python, tool
 
 TOOLS = Workloads()
 program = TOOLS.program
@@ -28,19 +28,15 @@ def piped(command):
     return ["bash", "-c", f"set -o pipefail; {command}"]
 
 
-@program("xz", "xz -6")
-def xz(place, scale):
-    return piped(f"{tool('xz', 'xz-utils')} -T1 -6 -c {text_file(place, 8 * scale)} | sha256sum")
+def compressor(command, package, options, title, mebibytes):
+    @program(command, title)
+    def compress(place, scale):
+        return piped(f"{tool(command, package)} {options} -c {text_file(place, mebibytes * scale)} | sha256sum")
 
 
-@program("zstd", "zstd -19 --long=26")
-def zstd(place, scale):
-    return piped(f"{tool('zstd', 'zstd')} -19 --long=26 -T1 -c {text_file(place, 8 * scale)} | sha256sum")
-
-
-@program("brotli", "brotli -q 9, window of 64 MiB")
-def brotli(place, scale):
-    return piped(f"{tool('brotli', 'brotli')} -q 9 --large_window=26 -c {text_file(place, 10 * scale)} | sha256sum")
+compressor("xz", "xz-utils", "-T1 -6", "xz -6", 8)
+compressor("zstd", "zstd", "-19 --long=26 -T1", "zstd -19 --long=26", 8)
+compressor("brotli", "brotli", "-q 9 --large_window=26", "brotli -q 9, window of 64 MiB", 10)
 
 
 @program("7z", "7-Zip, LZMA")
@@ -106,18 +102,15 @@ def ffmpeg(place, scale):
                  "-threads 2 -c:v libx264 -preset medium -x264-params deterministic=1 -f rawvideo - | sha256sum")
 
 
-@program("gcc-large", "gcc -O2, one large file")
-def gcc_large(place, scale):
-    from workloads.real import generated_c
-    path = source(place, "large.c", generated_c(int(260 * scale), 7))
-    return piped(f"cd {place} && {tool('gcc', 'gcc')} -O2 -c -o large.o {path} && sha256sum <large.o")
+def c_compiler(name, command, title):
+    @program(name, title)
+    def compile_(place, scale):
+        path = source(place, "large.c", generated_c(int(260 * scale), 7))
+        return piped(f"cd {place} && {tool(command, command)} -O2 -c -o large.o {path} && sha256sum <large.o")
 
 
-@program("clang", "clang -O2, one large file")
-def clang(place, scale):
-    from workloads.real import generated_c
-    path = source(place, "large.c", generated_c(int(260 * scale), 7))
-    return piped(f"cd {place} && {tool('clang', 'clang')} -O2 -c -o large.o {path} && sha256sum <large.o")
+c_compiler("gcc-large", "gcc", "gcc -O2, one large file")
+c_compiler("clang", "clang", "clang -O2, one large file")
 
 
 @program("g++", "g++, templates")
@@ -183,7 +176,7 @@ def graphviz(place, scale):
     return piped(f"{tool('neato', 'graphviz')} -Gstart=1 -Gmaxiter=5 -Tplain {source(place, 'graph.dot', f'graph {{{edges}}}')} | cut -d' ' -f1,2 | sha256sum")
 
 
-@program("gnuplot", "gnuplot, two million points")
+@program("gnuplot", "gnuplot, a million points")
 def gnuplot(place, scale):
     return piped(f"{tool('gnuplot', 'gnuplot-nox')} -e \"set terminal dumb; set samples {int(1_000_000 * scale) + 10}; plot sin(x) + sin(3 * x)\" | sha256sum")
 
@@ -203,8 +196,8 @@ SELECT sum(length(note)) FROM t;
     return piped(f"cd {place} && rm -f a.db && {tool('sqlite3', 'sqlite3')} a.db '.read {path}'")
 
 
-@program("openssl", "OpenSSL, a large message")
-def openssl(place, scale):
+@program("python-zlib", "CPython, HMAC and zlib of a large message")
+def python_zlib(place, scale):
     path = text_file(place, 40 * scale)
     return [system_python(), source(place, "sign.py", f"""import hashlib, hmac, zlib
 data = open({path!r}, "rb").read()
