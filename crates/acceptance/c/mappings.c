@@ -815,6 +815,45 @@ static void own_userfault(size_t bytes) {
     for (size_t page = part / 2 / PAGE; page < part / PAGE; page++) check_page(user_memory + page * PAGE, page, 40);
 }
 
+// The same where all memory is managed already, at the limit: memory that was never touched, and memory of which all that
+// was written is away.
+static void late_userfault(size_t bytes) {
+    size_t part = bytes / 16;
+    char *b = map(bytes);
+    fill_all(b, bytes, 1);
+    user_fd = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* user mode only */);
+    if (user_fd < 0) FAIL("userfaultfd: %s", strerrordesc_np(errno));
+    struct uffdio_api api = {.api = UFFD_API};
+    CHECK(ioctl(user_fd, UFFDIO_API, &api) == 0);
+    user_memory = map(part);
+    // Every other page has something.
+    for (size_t page = 0; page < part / PAGE; page += 2) fill_page(user_memory + page * PAGE, page, 50);
+    press(bytes);
+    struct uffdio_register range = {.range = {(uintptr_t)user_memory, part}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (ioctl(user_fd, UFFDIO_REGISTER, &range) != 0) FAIL("UFFDIO_REGISTER: %s", strerrordesc_np(errno));
+    pthread_t server;
+    CHECK(pthread_create(&server, 0, serve, 0) == 0);
+    check_all(b, bytes, 1);
+    for (int round = 0; round < 2; round++) {
+        for (size_t page = 0; page < part / PAGE; page++) check_page(user_memory + page * PAGE, page, page % 2 ? 40 : 50);
+        press(bytes / 2);
+    }
+    // Once the program serves it no more, it is managed again.
+    CHECK(ioctl(user_fd, UFFDIO_UNREGISTER, &range.range) == 0);
+    press(bytes / 2);
+    for (size_t page = 0; page < part / PAGE; page++) check_page(user_memory + page * PAGE, page, page % 2 ? 40 : 50);
+    // It may ask for it again and again, also in pieces.
+    for (int round = 0; round < 8; round++) {
+        struct uffdio_register piece = range;
+        piece.range.start += part / 8 * round;
+        piece.range.len = part / 8;
+        if (ioctl(user_fd, UFFDIO_REGISTER, &piece) != 0) FAIL("piece %d: %s", round, strerrordesc_np(errno));
+        press(bytes / 8);
+    }
+    for (size_t page = 0; page < part / PAGE; page++) check_page(user_memory + page * PAGE, page, page % 2 ? 40 : 50);
+    check_all(b, bytes, 1);
+}
+
 int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"remap", remap},     {"remap-steps", remap_steps}, {"remap-keep", remap_keep}, {"dontneed", dontneed},
@@ -823,7 +862,7 @@ int main(int argc, char **argv) {
         {"lock-all", lock_all}, {"lock-too-much", lock_too_much},
         {"heap", heap},               {"stacks", stacks},         {"grow", grow},
         {"churn", churn},     {"code", code},               {"signals", signals},       {"shared", shared_memory},
-        {"userfault", own_userfault}, {"zeroes", zeroes},           {"zeroes-forked", zeroes_forked}, {0, 0},
+        {"userfault", own_userfault}, {"userfault-late", late_userfault}, {"zeroes", zeroes},           {"zeroes-forked", zeroes_forked}, {0, 0},
     };
     return run_case(tests, argc, argv);
 }

@@ -44,6 +44,7 @@ cases! {
     handlers_on_an_alternate_stack = "signals",
     shared_memory_is_left_alone = "shared",
     a_program_with_a_userfaultfd_of_its_own = "userfault",
+    a_userfaultfd_gets_what_is_managed_already = "userfault-late",
     /// A page that was only read before the memory is managed is the zero page: each write to it
     /// makes a page without a missing fault.
     zeroes_that_were_read_are_counted_when_written = "zeroes",

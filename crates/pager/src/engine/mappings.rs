@@ -19,6 +19,15 @@ use rustix::mm::{Advice, madvise};
 const LOOKS_FOR_ROUNDS: u32 = 1000;
 const LOOK_FOR_ROUNDS_NS: u64 = 200_000;
 
+/// How a wait for the pager has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The pager has looked.
+    Answered,
+    /// The pager has not: this process is not managed (any more), or its evictor stands still.
+    InVain,
+}
+
 /// The most pages of words that the kernel uses which are kept resident.
 pub const PAGES_OF_WORDS_MAX: u32 = 16 << 10;
 
@@ -111,20 +120,30 @@ impl Engine {
     /// memory, writable. Then they leave no more, and no fork protects them. Threads of the
     /// program.
     pub fn keep_resident_from_now(&self, start: usize, end: usize) {
+        self.keep_resident_and_wait(start, end);
+        let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
+        // SAFETY: bringing pages in changes no contents. Where the range is not the program's, the
+        // kernel refuses, and the program's own use of it fails as well.
+        let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxPopulateWrite) };
+    }
+
+    /// As [`Engine::keep_resident`], and waits until the pager knows of it: no page of the range
+    /// leaves any more. Threads of the program.
+    pub(crate) fn keep_resident_and_wait(&self, start: usize, end: usize) -> Wait {
         self.keep_resident(start, end);
         let before = self.requests.rounds();
         for _ in 0..LOOKS_FOR_ROUNDS {
             let rounds = self.requests.rounds();
-            if !self.is_ours() || self.life() != Life::Running || rounds.wrapping_sub(before) >= 2 {
+            if rounds.wrapping_sub(before) >= 2 {
+                return Wait::Answered;
+            }
+            if !self.is_ours() || self.life() != Life::Running {
                 break;
             }
             futex::post(&self.member().wake, Sharing::Shared);
             futex::wait(self.requests.rounds_word(), rounds, LOOK_FOR_ROUNDS_NS, Sharing::Private);
         }
-        let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
-        // SAFETY: bringing pages in changes no contents. Where the range is not the program's, the
-        // kernel refuses, and the program's own use of it fails as well.
-        let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxPopulateWrite) };
+        Wait::InVain
     }
 
     pub(crate) fn request(&self, kind: Request, start: usize, end: usize) {

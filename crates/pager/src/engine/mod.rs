@@ -10,7 +10,7 @@
 //! | `program_process` | the program's process: its end, its exec, and ending it |
 //! | `confinement` | what a pager that is a process may do |
 //! | `membership`, `link`, `join`, `account` | the group: its memories, its protocol, the charge |
-//! | `mappings`, `requests`, `advices`, `folio_sizes` | the program's memory |
+//! | `mappings`, `requests`, `advices`, `demand`, `folio_sizes` | the program's memory |
 //! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
 //! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |
 //! | `fork_state`, `raw_tables`, `words` | forks and children, as state |
@@ -26,6 +26,7 @@ pub mod company;
 pub mod confinement;
 pub mod counts;
 pub mod course;
+pub mod demand;
 pub mod descriptors;
 pub mod due;
 pub mod embedded;
@@ -64,6 +65,7 @@ use self::tracing::Recording;
 use self::workspaces::Workspaces;
 use crate::engine::advices::Advices;
 use crate::engine::arena::{Arena, Heirs};
+use crate::engine::demand::Demand;
 use crate::engine::embedded::Embedded;
 use crate::engine::fork_state::ForkState;
 use crate::engine::placement::NO_CPU;
@@ -132,6 +134,8 @@ pub struct Engine {
     pub(crate) distances: Distances,
     pub(crate) costs: Costs,
     pub(crate) requests: Requests,
+    /// The memory that the program wants to serve by a userfaultfd of its own.
+    pub(crate) demand: Demand,
     /// Advices of the program's threads, which wait to be followed.
     pub(crate) advices: Advices,
     /// The demands of an embedder, and their progress; all-zero where the program is not embedded.
@@ -222,6 +226,7 @@ impl Engine {
     pub(crate) unsafe fn reset_in_child(&self) {
         self.locks.reset();
         self.advices.forget();
+        self.demand.forget();
         self.pool.forget();
         self.arena.chunks().forget_range();
         self.plans.forget();

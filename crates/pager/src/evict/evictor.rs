@@ -162,6 +162,7 @@ impl Evictor {
     fn pass(&mut self) -> Pass {
         let gate = self.engine.locks.gate.lock();
         self.engine.apply_requests();
+        self.engine.follow_demand();
         self.measure();
         self.follow_devices();
         let bound = self.engine.bound();

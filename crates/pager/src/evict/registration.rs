@@ -51,6 +51,9 @@ impl Evictor {
             self.engine.mappings.scan_wanted.store(0, Relaxed);
             return;
         }
+        if !self.engine.demand.lets_register() {
+            return;
+        }
         let now = sys::now_ns();
         let grown = self.survey.size.writable.saturating_sub(self.survey.scanned_size);
         let unchanged = self.survey.size.writable == self.survey.scanned_size;

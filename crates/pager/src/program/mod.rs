@@ -9,10 +9,12 @@
 //! | `huge_advice` | MADV_HUGEPAGE, MADV_NOHUGEPAGE |
 //! | `locking` | mlockall |
 //! | `remapping` | mremap of several mappings |
+//! | `own_userfault` | memory that the program serves by a userfaultfd of its own |
 
 pub mod advice;
 pub mod announce;
 pub mod events;
 pub mod huge_advice;
 pub mod locking;
+pub mod own_userfault;
 pub mod remapping;
