@@ -99,6 +99,23 @@ fn slots_of_a_dead_child_are_free_within_a_second_while_its_parent_goes_on() {
     running.finish().check();
 }
 
+/// The agent and the memories of the group are there once, whatever number of processes maps them.
+/// They were counted for each: 1 MiB of 1.4 that a `sleep` was charged.
+#[test]
+fn what_all_processes_share_is_charged_to_none() {
+    if !job::judging_folioswap() {
+        skip!("only for folioswap");
+    }
+    const PROCESSES: u64 = 64;
+    let script = format!("for i in $(seq {PROCESSES}); do sleep 3 & done; wait");
+    let outcome = Job::new(["sh", "-c", &script]).within(256 * MIB);
+    let stats = outcome.stats.as_ref().expect("statistics");
+    assert_eq!(stats["members_peak"].as_u64(), Some(PROCESSES + 1), "{}", outcome.describe());
+    let peak = stats["peak_charge_bytes"].as_u64().expect("bytes");
+    // A `sleep` has 0.4 MiB of its own, a third of which it has alone too.
+    assert!(peak < PROCESSES * 5 * MIB / 8, "{peak} bytes: {}", outcome.describe());
+}
+
 /// Swap of memory that a living program gives up is freed while the program lives.
 #[test]
 fn slots_of_what_is_unmapped_or_given_up_are_free() {

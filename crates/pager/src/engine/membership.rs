@@ -2,6 +2,9 @@
 
 use crate::engine::Engine;
 use crate::kernel::futex::{self, Sharing};
+use crate::kernel::ranges::Range;
+use crate::kernel::{image, pagemap};
+use crate::units::PAGE;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -57,6 +60,18 @@ impl Engine {
     /// Decisions and segment together. Valid once the handler has joined the group.
     pub(crate) fn group(&self) -> Group<'static> {
         Group { decisions: self.decisions(), segment: self.segment() }
+    }
+
+    /// The bytes of shared memory, resident in this process, of which all processes of the group
+    /// have one copy: the agent and the memories of the group. Cost: three looks at page tables,
+    /// 5 ns for each page that is there.
+    pub(crate) fn shared_of_all_bytes(&self) -> u64 {
+        let at = |start: usize, bytes: usize| Range { start, end: start + bytes.next_multiple_of(PAGE) };
+        let decisions = at(core::ptr::from_ref(self.decisions()) as usize, Decisions::BYTES);
+        let segment = at(core::ptr::from_ref(self.segment()) as usize, Segment::BYTES);
+        let pagemap = self.descriptors.pagemap.load(Relaxed);
+        let resident = |range: Range| pagemap::file_bytes(pagemap, range.start, range.end).unwrap_or(0);
+        [image::range(), decisions, segment].into_iter().map(resident).sum()
     }
 
     /// This process's seat in the group.

@@ -12,6 +12,8 @@ use crate::engine::pool::Prepared;
 use crate::engine::threads::Life;
 use crate::evict::clock::Clock;
 use crate::evict::hand_over::HandoverPace;
+use crate::evict::idle::LastRound;
+use crate::evict::measure::IDLE_NS;
 use crate::evict::page_out::AdviceFollowed;
 use crate::evict::registration::Memory;
 use crate::evict::sharing::ToProtect;
@@ -108,11 +110,17 @@ impl Evictor {
         engine.threads.evictor.store(sys::gettid(), Release);
         let mut evictor = Self::new(engine);
         evictor.note_devices_below_store();
+        let mut last = None;
         loop {
             let wake = &engine.member().wake;
             let observed = wake.load(Relaxed);
             engine.end_after_exec();
+            if let Some(rest_ns) = last.and_then(|last| evictor.may_sleep_on(last)) {
+                futex::wait(wake, observed, rest_ns, Sharing::Shared);
+                continue;
+            }
             let interval_ns = evictor.round();
+            last = Some(LastRound::new(observed, interval_ns));
             if engine.embedded.is_stopping() {
                 return;
             }
@@ -381,7 +389,7 @@ impl Evictor {
         let until_full =
             (headroom.saturating_add(grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
         let idle_ns = now.saturating_sub(self.survey.idle_since_ns);
-        if idle_ns > 1_000_000_000 {
+        if idle_ns > IDLE_NS {
             return until_full.clamp(10_000_000, 4 * INTERVAL_MAX_NS);
         }
         if self.engine.is_engaged() {

@@ -27,6 +27,13 @@ const UNTOLD_BYTES: u64 = 1 << 20;
 /// The time between two readings of values that cost more to read, or change slowly.
 const SLOW_NS: u64 = 100_000_000;
 
+/// The same in a process that has been idle for [`IDLE_NS`]: these readings are most of what it
+/// costs.
+const SLOW_IDLE_NS: u64 = 1_000_000_000;
+
+/// The time after which a process that does nothing counts as idle.
+pub(crate) const IDLE_NS: u64 = 1_000_000_000;
+
 /// How many times longer than the last measurement of shared memory the pause before the next is,
 /// at least.
 const ROLLUP_PACE: u64 = 10;
@@ -56,7 +63,8 @@ impl Evictor {
             self.survey.faults_seen = faults;
             self.survey.size = size;
         }
-        let slow = self.survey.slow_due.take(now, SLOW_NS);
+        let is_idle = now.saturating_sub(self.survey.idle_since_ns) > IDLE_NS;
+        let slow = self.survey.slow_due.take(now, if is_idle { SLOW_IDLE_NS } else { SLOW_NS });
         let has_shmem = !engine.embedded.is_on();
         if has_shmem
             && (slow || self.survey.size.shared.abs_diff(self.survey.shared_seen) >= SHARED_CHANGED_BYTES)
@@ -65,7 +73,8 @@ impl Evictor {
             // Without an answer (perhaps no descriptor is left) the last values stand, and the next
             // round asks again.
             if let Some(shmem) = field_bytes(text, b"RssShmem:") {
-                (self.survey.shmem, self.survey.shared_seen) = (shmem, self.survey.size.shared);
+                self.survey.shmem = shmem.saturating_sub(engine.shared_of_all_bytes());
+                self.survey.shared_seen = self.survey.size.shared;
             }
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
@@ -96,14 +105,14 @@ impl Evictor {
         let evictable =
             if has_some { self.survey.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
-        me.active.store(u32::from(now - self.survey.idle_since_ns < 1_000_000_000), Relaxed);
+        me.active.store(u32::from(now - self.survey.idle_since_ns < IDLE_NS), Relaxed);
     }
 
     /// The part of the process's shared memory that the limit counts: the program's, without the
-    /// memories of the group.
+    /// agent and the memories of the group.
     fn counted_shmem(&self) -> u64 {
         match self.engine.decisions().scope() {
-            Scope::Total => self.survey.shmem.saturating_sub(64 << 10),
+            Scope::Total => self.survey.shmem,
             Scope::Resident => 0,
         }
     }

@@ -11,6 +11,7 @@
 //! | `upkeep` | recompression, compaction and validation, when nothing is short |
 //! | `hand_over` | rows that leave by the hand of the handler |
 //! | `measure`, `managed`, `announced` | sizes of the process and its parts |
+//! | `idle` | between the rounds of an idle process |
 //! | `registration` | new mappings are registered with userfaultfd |
 //! | `wanted` | how much this process should give up, and for whom |
 //! | `batch`, `huge_page_batch` | one batch: rows leave, berths are written back |
@@ -35,6 +36,7 @@ pub mod evictor;
 pub mod gone;
 pub mod hand_over;
 pub mod huge_page_batch;
+pub mod idle;
 pub mod isolate;
 pub mod managed;
 pub mod measure;

@@ -22,7 +22,7 @@ pub(crate) struct Survey {
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
     pub(crate) epoch_due: Due,
-    /// Resident shared memory, in bytes.
+    /// Resident shared memory of the program, in bytes.
     pub(crate) shmem: u64,
     /// Shared and file memory when shared memory was measured last.
     pub(crate) shared_seen: u64,

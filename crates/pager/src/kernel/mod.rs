@@ -16,6 +16,7 @@
 //! | `process` | processes: the calling one, and the one whose memory it shares |
 //! | `thread` | threads and processes made by clone(2), without the C library |
 //! | `ticks` | the timer that wakes the handler |
+//! | `image` | the object that this code is a part of |
 //! | `window` | the addresses of the engine's own mappings |
 //! | `ranges` | a sorted set of address ranges |
 //! | `latency` | a histogram of durations |
@@ -23,6 +24,7 @@
 pub mod failing;
 pub mod filter;
 pub mod futex;
+pub(crate) mod image;
 pub mod landlock;
 pub mod latency;
 pub mod maps;

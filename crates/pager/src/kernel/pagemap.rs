@@ -2,9 +2,12 @@
 //! of `/proc/self/pagemap`. Source: the kernel's Documentation/admin-guide/mm/pagemap.rst.
 
 use crate::kernel::{failing, sys};
-use crate::units::{BLOCK, BLOCK_PAGES};
+use crate::units::{BLOCK, BLOCK_PAGES, PAGE};
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
+
+/// Of a file, or shared memory.
+const PAGE_IS_FILE: u64 = 1 << 2;
 
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
@@ -51,6 +54,22 @@ pub fn zero_pages(pagemap: i32, start: usize, end: usize, regions: &mut [Region]
     scan(pagemap, start, end, regions, Wanted::ZERO_PAGE)
 }
 
+/// The bytes of `start..end` that are present, and pages of a file or of shared memory. Cost: 5 ns
+/// a page, and a system call for every 32 holes.
+///
+/// # Errors
+/// As [`present`].
+pub fn file_bytes(pagemap: i32, start: usize, end: usize) -> Result<u64, Errno> {
+    let (mut regions, mut bytes, mut at) = ([EMPTY; 32], 0, start);
+    while at < end {
+        let found = scan(pagemap, at, end, &mut regions, Wanted::FILE)?;
+        bytes += regions[..found.regions].iter().map(|region| region.end - region.start).sum::<u64>();
+        // The kernel goes on; a scan that does not would never end.
+        at = found.end.max(at + PAGE);
+    }
+    Ok(bytes)
+}
+
 /// The pages that a scan looks for, by the kernel's categories.
 struct Wanted {
     inverted: u64,
@@ -63,6 +82,8 @@ impl Wanted {
     const PRESENT: Wanted = Wanted { inverted: PAGE_IS_PFNZERO, ..Wanted::ZERO_PAGE };
     /// The shared zero page.
     const ZERO_PAGE: Wanted = Wanted { inverted: 0, all_of: PAGE_IS_PRESENT | PAGE_IS_PFNZERO, any_of: 0 };
+    /// Present, and of a file or of shared memory.
+    const FILE: Wanted = Wanted { inverted: 0, all_of: PAGE_IS_PRESENT | PAGE_IS_FILE, any_of: 0 };
     /// A page, or a mark of the kernel's in its place.
     const ANYTHING: Wanted = Wanted { inverted: 0, all_of: 0, any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED };
 }
