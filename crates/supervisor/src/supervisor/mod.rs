@@ -339,11 +339,13 @@ impl Supervisor {
         loop {
             let dead = self.wait();
             let now = Instant::now();
+            // The signals are taken before the children are looked at: the word of a child that
+            // ends after the look stays, and ends the next wait.
+            self.take_signals(now);
             let remains = self.reap();
             // Whoever ended after the wait, and was the last, is seen by another look: what it used
             // is free now, which the report is to say.
             let dead = if remains == Remains::Nothing { self.wait_for(Duration::ZERO) } else { dead };
-            self.take_signals(now);
             self.take_packets(now);
             self.hear(&dead, now);
             self.work_due(now);
