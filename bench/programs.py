@@ -70,13 +70,14 @@ class Runner:
         os.mkdir(place)
         return place, make(place, self.options.scale)
 
-    def run(self, place, command, limit=None):
+    def run(self, place, command, limit=None, part=1):
         """One run: the figures of `measure`, the output's hash, and what was said on standard error."""
+        timeout = self.options.timeout / max(1, part - 1)
         if limit is not None:
             command = [self.folioswap, "run", "-m", str(limit), *self.options.option, "--", *command]
         group = Groups(None)
         try:
-            result = measure(command, group, place, self.options.timeout, every=0.005 if limit is None else 0.1)
+            result = measure(command, group, place, timeout, every=0.005 if limit is None else 0.1)
         finally:
             group.close()
         with open(os.path.join(place, "out"), "rb") as file:
@@ -116,7 +117,7 @@ def fill(row, runner):
         return
     row |= {"need": max(alone["peak"], again["peak"]), "wall": min(alone["wall"], again["wall"]), "cells": {}}
     for part, divisor in PARTS.items():
-        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096)
+        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096, divisor)
         word, said = verdict(run, {"wall": row["wall"], "output": alone["output"]})
         row["cells"][part] = {"verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
     shutil.rmtree(place, ignore_errors=True)
@@ -158,7 +159,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="print the names of the programs")
     parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"), help="the binary")
     parser.add_argument("--option", action="append", default=[], help="a further option of `folioswap run`, as in --option=--huge=never")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds that a run may take (default %(default)s)")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds that a run may take, at a quarter a third of it (default %(default)s)")
     parser.add_argument("--scale", type=float, help="size of the inputs, 0 to 1 (default 1; 0.5 with --short)")
     parser.add_argument("--place", default="/var/tmp", help="where files are made (default %(default)s)")
     parser.add_argument("--json", help="write all figures to this file")
