@@ -37,6 +37,9 @@ pub struct Header {
     pub vigil_sleeps: AtomicU32,
     /// [`Faulting`], packed. Written by the member it names.
     pub faulting: AtomicU64,
+    /// When a member saw the group near its limit last, in nanoseconds of CLOCK_MONOTONIC: from
+    /// there on every member registers its memory.
+    pub near_limit_ns: AtomicU64,
 }
 
 /// A thread that faults repeatedly.

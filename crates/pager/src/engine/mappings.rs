@@ -120,17 +120,17 @@ impl Engine {
     /// memory, writable. Then they leave no more, and no fork protects them. Threads of the
     /// program.
     pub fn keep_resident_from_now(&self, start: usize, end: usize) {
-        self.keep_resident_and_wait(start, end);
+        self.keep_resident(start, end);
+        self.wait_for_pager();
         let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
         // SAFETY: bringing pages in changes no contents. Where the range is not the program's, the
         // kernel refuses, and the program's own use of it fails as well.
         let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxPopulateWrite) };
     }
 
-    /// As [`Engine::keep_resident`], and waits until the pager knows of it: no page of the range
-    /// leaves any more. Threads of the program.
-    pub(crate) fn keep_resident_and_wait(&self, start: usize, end: usize) -> Wait {
-        self.keep_resident(start, end);
+    /// Waits until the evictor has looked at the requests twice: what was left before is followed,
+    /// and no batch is under way that began without it. Threads of the program.
+    pub(crate) fn wait_for_pager(&self) -> Wait {
         let before = self.requests.rounds();
         for _ in 0..LOOKS_FOR_ROUNDS {
             let rounds = self.requests.rounds();

@@ -135,7 +135,7 @@ impl Engine {
         let _guard = self.locks.kept.lock();
         // SAFETY: under its lock.
         let kept = unsafe { &*self.said.kept.get() };
-        let mut pages = 0;
+        let mut pages = self.demand.kept_pages(piece);
         let mut from = piece.raw();
         while let Some(range) = kept.next(from).filter(|range| range.start < piece.end()) {
             for page in 0..PIECE_PAGES {

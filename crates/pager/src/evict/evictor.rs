@@ -216,6 +216,9 @@ impl Evictor {
         let engine = self.engine;
         // Room is made for announced memory, but nobody waits as if it were there.
         let claimed = view.total.saturating_add(engine.group().announced_bytes());
+        if claimed >= view.marks.engage {
+            engine.segment().header.near_limit_ns.store(sys::now_ns(), Relaxed);
+        }
         let scan_wanted = engine.mappings.scan_wanted.load(Acquire) != 0;
         let is_embedded = engine.embedded.is_on();
         if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {

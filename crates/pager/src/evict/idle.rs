@@ -10,7 +10,8 @@ use crate::kernel::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use folioswap_group::decisions::GroupState;
 
-/// The time between two rounds of an idle process: others may have come near the limit meanwhile.
+/// The time between two rounds of an idle process, and that for which every pass is a whole one
+/// once a member has come near the limit.
 const ROUND_NS: u64 = 250_000_000;
 
 /// What the evictor remembers of its last round.
@@ -41,7 +42,9 @@ impl Evictor {
         let rests = engine.life() == Life::Running
             && !engine.is_engaged()
             && !engine.embedded.is_on()
-            && !engine.fork.is_preparing()
+            // Writes to pages that relatives share change no size.
+            && !engine.fork.has_relatives()
+            && now >= engine.segment().header.near_limit_ns.load(Relaxed).saturating_add(ROUND_NS)
             && engine.member().wake.load(Relaxed) == last.wake
             && engine.mappings.scan_wanted.load(Relaxed) == 0
             && engine.decisions().state() == GroupState::Running

@@ -51,9 +51,6 @@ impl Evictor {
             self.engine.mappings.scan_wanted.store(0, Relaxed);
             return;
         }
-        if !self.engine.demand.lets_register() {
-            return;
-        }
         let now = sys::now_ns();
         let grown = self.survey.size.writable.saturating_sub(self.survey.scanned_size);
         let unchanged = self.survey.size.writable == self.survey.scanned_size;
@@ -112,7 +109,8 @@ impl Engine {
     pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
         // SAFETY: the set is used under the move lock.
         let registered = unsafe { &mut *self.mappings.registered.get() };
-        if registered.covers(start, end) {
+        // A range that was just given up is not taken back; the next look finds the rest.
+        if registered.covers(start, end) || !self.demand.lets_register() {
             return None;
         }
         let mut found = None::<Range>;

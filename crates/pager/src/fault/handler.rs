@@ -73,6 +73,8 @@ pub(crate) struct Handler {
     freeze_next_ns: u64,
     /// When a handler that is busy looks whether the program has ended.
     program_due: Due,
+    /// Ranges that the program serves itself, at the last round.
+    pub(crate) given_up_seen: u32,
 }
 
 /// State of the swap-in that is under way, and of the round that it is in.
@@ -198,6 +200,7 @@ impl Handler {
             pages_to_next_row: 0,
             freeze_next_ns: 0,
             program_due: Due::at_once(),
+            given_up_seen: engine.demand.given_up(),
         }
     }
 
@@ -213,6 +216,7 @@ impl Handler {
         engine.make_way_for_evictor();
         let _snapshots_wait = engine.locks.serve.lock();
         self.read_messages();
+        self.learn_what_was_given_up();
         self.reads.collect();
         let begun = sys::now_ns();
         self.swapin.round_began_ns = begun;

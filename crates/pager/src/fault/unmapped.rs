@@ -55,6 +55,11 @@ impl Unmapped {
         self.count += 1;
     }
 
+    /// Forgets which ranges were unmapped: of what is remembered now, nothing is known later.
+    pub(crate) fn forget_all(&mut self) {
+        self.count += KEPT as u64 + 1;
+    }
+
     /// Whether the page was unmapped since then.
     pub(crate) fn since(&self, page: PageAddr, then: Moment) -> Since {
         if self.count - then.0 > KEPT as u64 {

@@ -176,12 +176,7 @@ impl Engine {
 
     /// Applies an unmapping: the range is no longer mapped.
     pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
-        self.table.for_blocks(start, end, |base, block| {
-            self.remove_in_block(block, pages_within(base, start, end), emptied);
-            if start <= base.raw() && base.end() <= end {
-                self.table.recycle(base);
-            }
-        });
+        self.forget_words(start, end);
         // SAFETY: the set is used under the move lock, which our caller holds.
         let registered = unsafe { &mut *self.mappings.registered.get() };
         registered.forget(start, end);
@@ -196,6 +191,17 @@ impl Engine {
             // SAFETY: the set is used under its lock.
             let _ = unsafe { &mut *self.said.no_huge_pages.get() }.remove(start, end);
         }
+    }
+
+    /// Gives up what the pages of a range have elsewhere, and all that is known of them. The caller
+    /// holds the move lock, and is the handler, or has it outside.
+    pub(crate) fn forget_words(&self, start: usize, end: usize) {
+        self.table.for_blocks(start, end, |base, block| {
+            self.remove_in_block(block, pages_within(base, start, end), emptied);
+            if start <= base.raw() && base.end() <= end {
+                self.table.recycle(base);
+            }
+        });
     }
 
     /// Gives up what a page had that is not present: a guard stands there. It takes no lock, since

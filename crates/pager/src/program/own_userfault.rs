@@ -1,19 +1,23 @@
 //! Memory that the program serves by a userfaultfd of its own: a mapping belongs to one of them at
 //! a time, so the pager gives up what it has registered there.
 //!
-//! The evictor alone registers memory, and only it has the pager's userfaultfd. So a thread of the
-//! program brings back what is away, leaves its demand, and waits; the evictor unregisters the
-//! range, and looks at no mapping until that thread has registered the range itself.
+//! The evictor alone registers memory, and only the pager has its userfaultfd. So a thread of the
+//! program takes the cell of [`Demand`](crate::engine::demand::Demand), which keeps the range
+//! resident; it waits until no batch is under way that does not know that, brings back what is
+//! away, and leaves its demand. The evictor unregisters the range with the handler outside of its
+//! round, and nothing is registered until that thread has registered the range itself.
 
 use crate::engine::Engine;
-use crate::engine::demand::{GIVEN_UP, KEPT, NOTHING, TAKEN, WANTED};
+use crate::engine::demand::{Step, Ticket};
 use crate::engine::mappings::Wait;
 use crate::engine::threads::Life;
 use crate::engine::words::pages_within;
+use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
-use crate::units::PAGE;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::units::{ADDRESS_END, BlockAddr, PAGE, PageInBlock};
+use core::sync::atomic::Ordering::Relaxed;
 use folioswap_policy::page::PageState;
+use folioswap_policy::page_table::Block;
 use rustix::mm::{Advice, madvise};
 
 /// How often pages are brought back that came in the way of giving a range up.
@@ -24,101 +28,134 @@ const ATTEMPTS: u32 = 16;
 const LOOKS: u32 = 1000;
 const LOOK_NS: u64 = 200_000;
 
+/// What became of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    /// Nothing of it is registered any more.
+    Up,
+    /// Nothing has changed: a page of it is away, or on its way.
+    Not,
+}
+
 impl Engine {
     /// Calls `register`, by which the program registers `start..end` with a userfaultfd of its own,
     /// while the range is not the pager's. Pages that are away come back first. Where the pager
-    /// does not answer, or pages of the range leave again and again, `register` is called all the
-    /// same, and the kernel refuses it (EBUSY). Threads of the program.
+    /// does not answer, `register` is called all the same, and the kernel refuses it (EBUSY).
+    /// Threads of the program.
     pub fn leave_to_program<T>(&self, start: usize, end: usize, register: impl FnOnce() -> T) -> T {
         let (start, end) = (start & !(PAGE - 1), end.next_multiple_of(PAGE));
         let demand = &self.demand;
         let is_served = || self.is_ours() && self.life() == Life::Running && self.is_engaged();
         let mut looks = 0;
-        while demand.state.compare_exchange(NOTHING, TAKEN, AcqRel, Relaxed).is_err() {
+        let mut mine = loop {
             looks += 1;
             if looks > LOOKS || !is_served() {
                 return register();
             }
-            futex::wait(&demand.state, demand.state.load(Relaxed), LOOK_NS, Sharing::Private);
-        }
-        demand.start.store(start, Relaxed);
-        demand.end.store(end, Relaxed);
+            if let Some(mine) = demand.take(start, end) {
+                break mine;
+            }
+            futex::wait(demand.futex(), demand.now().word(), LOOK_NS, Sharing::Private);
+        };
         for _ in 0..ATTEMPTS {
-            if !is_served() || self.keep_resident_and_wait(start, end) == Wait::InVain {
+            if !is_served() || self.wait_for_pager() == Wait::InVain {
                 break;
             }
-            self.bring_back_known(start, end);
-            demand.state.store(WANTED, Release);
-            if self.wait_for_evictor() == GIVEN_UP {
+            self.bring_back_missing(start, end);
+            if !demand.go(mine, Step::Wanted) {
+                break;
+            }
+            mine = self.wait_for_evictor(mine.at(Step::Wanted));
+            if mine.step() == Step::GivenUp {
                 break;
             }
         }
         let result = register();
-        demand.state.store(NOTHING, Release);
-        futex::wake(&demand.state, Sharing::Private);
+        demand.go(mine, Step::Nothing);
+        futex::wake(demand.futex(), Sharing::Private);
         result
     }
 
-    /// Waits until the evictor has followed the demand. Returns the state then.
-    fn wait_for_evictor(&self) -> u32 {
-        let state = &self.demand.state;
+    /// Waits until the evictor has followed the demand. Returns the demand as it is then.
+    fn wait_for_evictor(&self, wanted: Ticket) -> Ticket {
+        let demand = &self.demand;
         for _ in 0..LOOKS {
             futex::post(&self.member().wake, Sharing::Shared);
-            futex::wait(state, WANTED, LOOK_NS, Sharing::Private);
-            if state.load(Acquire) != WANTED {
-                return state.load(Acquire);
+            futex::wait(demand.futex(), wanted.word(), LOOK_NS, Sharing::Private);
+            let now = demand.now();
+            if now != wanted {
+                return now;
             }
         }
-        // It must not be followed any more, unless it has been in this moment.
-        match state.compare_exchange(WANTED, TAKEN, AcqRel, Acquire) {
-            Ok(_) => TAKEN,
-            Err(followed) => followed,
-        }
+        // The demand must not be followed any more, unless it has been in this moment.
+        if demand.go(wanted, Step::Taken) { wanted.at(Step::Taken) } else { demand.now() }
     }
 
-    /// Brings back the pages of the range of which the pager has something. The evictor knows that
-    /// they are to stay.
-    fn bring_back_known(&self, start: usize, end: usize) {
+    /// Brings back the pages of the range that are away; they are to stay.
+    fn bring_back_missing(&self, start: usize, end: usize) {
         self.table.for_blocks(start, end, |base, block| {
             for index in pages_within(base, start, end) {
-                if !has_nothing(block.word(index).state()) {
+                if self.is_missing(base, block, index) {
                     let page = base.page(index).raw();
                     // SAFETY: bringing pages in changes no contents; where the program has unmapped
                     // the page, the kernel refuses.
-                    let _ = unsafe { madvise(page as *mut _, PAGE, Advice::LinuxPopulateWrite) };
+                    let _ = unsafe { madvise(page as *mut _, PAGE, Advice::LinuxPopulateRead) };
                 }
             }
         });
     }
 
-    /// Follows the demand of a thread, if there is one. Called by the evictor under the gate.
-    pub(crate) fn follow_demand(&self) {
-        let demand = &self.demand;
-        if demand.state.load(Acquire) != WANTED {
-            return;
-        }
-        let (start, end) = (demand.start.load(Relaxed), demand.end.load(Relaxed));
-        let state = if self.give_up_range(start, end) { GIVEN_UP } else { KEPT };
-        // A thread that waits no longer has taken its demand back.
-        if demand.state.compare_exchange(WANTED, state, AcqRel, Relaxed).is_ok() {
-            futex::wake(&demand.state, Sharing::Private);
+    /// Whether the bytes of this page are not in memory, or are on their way.
+    fn is_missing(&self, base: BlockAddr, block: &Block, index: PageInBlock) -> bool {
+        match block.word(index).state() {
+            PageState::Present(_) | PageState::Removed { .. } | PageState::Clean(..) => false,
+            // What a fork's freeze has served is present under such a word.
+            PageState::Stored(_) | PageState::Leaving(_) => {
+                self.pages_now(base.page(index), 1).present & 1 == 0
+            }
+            PageState::Isolated(_) | PageState::Returning(_) | PageState::Filling => true,
         }
     }
 
-    /// Unregisters a range of which no page is away, and forgets it. Returns false, with nothing
-    /// changed, where one is.
-    fn give_up_range(&self, start: usize, end: usize) -> bool {
+    /// Follows the demand of a thread, if there is one. Called by the evictor under the gate.
+    pub(crate) fn follow_demand(&self) {
+        let demand = &self.demand;
+        let wanted = demand.now();
+        if wanted.step() != Step::Wanted {
+            demand.forget_if_abandoned();
+            return;
+        }
+        // The handler keeps addresses of words within its round. One that waits for memory, and so
+        // for the evictor, is not waited for: the demand stands, and it makes way.
+        let Some(_handler_waits) = self.handler_outside() else { return };
+        let (start, end) = (demand.start.load(Relaxed), demand.end.load(Relaxed));
+        let step = match self.give_up_range(start, end) {
+            Given::Up => Step::GivenUp,
+            Given::Not => Step::Kept,
+        };
+        if step == Step::GivenUp {
+            demand.note_given_up();
+        }
+        // A thread that waits no longer has taken its demand back.
+        demand.go(wanted, step);
+        futex::wake(demand.futex(), Sharing::Private);
+    }
+
+    /// Unregisters a range of which no page is missing, and forgets its words. The caller has the
+    /// handler outside.
+    fn give_up_range(&self, start: usize, end: usize) -> Given {
         let _events_wait = self.locks.moves.lock();
         let mut is_whole = true;
         self.table.for_blocks(start, end, |base, block| {
-            is_whole &= pages_within(base, start, end).all(|index| has_nothing(block.word(index).state()));
+            is_whole &= pages_within(base, start, end).all(|index| !self.is_missing(base, block, index));
         });
         if !is_whole {
-            return false;
+            return Given::Not;
         }
-        let mut at = start;
         // SAFETY: the set is used under the move lock.
-        while let Some(range) = unsafe { &*self.mappings.registered.get() }.next(at) {
+        let registered = unsafe { &mut *self.mappings.registered.get() };
+        let mut at = start;
+        while let Some(range) = registered.next(at) {
             let (from, to) = (range.start.max(at), range.end.min(end));
             if from >= to {
                 break;
@@ -126,16 +163,27 @@ impl Engine {
             // SAFETY: no page of the range is away, and none leaves under the move lock. Where the
             // kernel refuses, it refuses the program as well.
             let _ = unsafe { self.userfault().unregister(from, to - from) };
+            self.forget_words(from, to);
             at = to;
         }
-        self.unmap_pages(start, end);
-        true
+        // What stays resident and the advice on huge pages are still true of the mapping.
+        registered.forget(start, end);
+        Given::Up
     }
 }
 
-/// Whether the pager has nothing of a page in this state, and expects nothing of it.
-fn has_nothing(state: PageState) -> bool {
-    matches!(state, PageState::Present(_) | PageState::Removed { .. })
+impl Handler {
+    /// Learns of ranges that were given up since the last round: a fault that was read before is
+    /// served only where memory is registered now, and none of the program's own protections is
+    /// lifted for a walk.
+    pub(crate) fn learn_what_was_given_up(&mut self) {
+        let count = self.engine.demand.given_up();
+        if count != self.given_up_seen {
+            self.given_up_seen = count;
+            self.unmapped.forget_all();
+            self.forget_trigger(0, ADDRESS_END);
+        }
+    }
 }
 
 #[cfg(test)]
