@@ -53,7 +53,10 @@ impl Change {
             [0, bytes, _] => Change::Limit(bytes),
             [1, ..] => Change::Freeze,
             [2, ..] => Change::Thaw,
-            [3, process, weight] if weight > 0 && weight <= WEIGHT_MAX as u64 => {
+            // A number that was cut off would be another process.
+            [3, process, weight]
+                if process <= u32::MAX as u64 && weight > 0 && weight <= WEIGHT_MAX as u64 =>
+            {
                 Change::Weight { process: process as u32, weight: weight as u32 }
             }
             [4, weight, _] if weight > 0 && weight <= WEIGHT_MAX as u64 => Change::GroupWeight(weight as u32),

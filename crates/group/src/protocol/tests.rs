@@ -31,8 +31,9 @@ fn changes_and_their_ends_fit_a_message() {
         assert_eq!(Change::unpack(change.pack()), Some(change));
     }
     assert_eq!(
-        [[3, 7, 0], [3, 7, 10_001], [4, 0, 0], [4, 10_001, 0], [5, 0, 0]].map(Change::unpack),
-        [None; 5]
+        [[3, 7, 0], [3, 7, 10_001], [3, 7 | 1 << 32, 1], [4, 0, 0], [4, 10_001, 0], [5, 0, 0]]
+            .map(Change::unpack),
+        [None; 6]
     );
     for end in [
         ChangeEnd::Done { charge: 1 << 40 },
