@@ -11,6 +11,7 @@
 //! and `tls-hostname=NAME` (the name in the certificate, if it is not `HOST`), as in libnbd.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The port of NBD.
@@ -139,20 +140,23 @@ impl Uri {
 }
 
 impl fmt::Display for Uri {
-    /// The URI without the parameters of TLS.
+    /// The URI without the parameters of TLS, with a percent sign before what would mean something
+    /// else, and before what cannot be shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tls = if self.tls.is_some() { "s" } else { "" };
+        let export = encode(self.export.as_bytes(), b"?");
         match &self.address {
             Address::Tcp { host, port } => {
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(f, "nbd{tls}://{open}{host}{close}")?;
+                write!(f, "nbd{tls}://{open}{}{close}", encode(host.as_bytes(), b"/?[]"))?;
                 if *port != PORT {
                     write!(f, ":{port}")?;
                 }
-                write!(f, "/{}", self.export)
+                write!(f, "/{export}")
             }
             Address::Unix(socket) => {
-                write!(f, "nbd{tls}+unix:///{}?socket={}", self.export, socket.display())
+                let socket = encode(socket.as_os_str().as_bytes(), b"&");
+                write!(f, "nbd{tls}+unix:///{export}?socket={socket}")
             }
         }
     }
@@ -188,6 +192,27 @@ fn tcp(authority: &str) -> Result<Address, UriError> {
 fn path(bytes: Vec<u8>) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// The inverse of [`decode`]: encodes percent signs, control characters, bytes that are no text,
+/// and `others`.
+fn encode(bytes: &[u8], others: &[u8]) -> String {
+    let mut encoded = String::with_capacity(bytes.len());
+    let percent = |encoded: &mut String, bytes: &[u8]| {
+        bytes.iter().for_each(|byte| *encoded += &format!("%{byte:02X}"));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let is_other = u8::try_from(character).is_ok_and(|byte| others.contains(&byte));
+            if is_other || character == '%' || character.is_control() {
+                percent(&mut encoded, character.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                encoded.push(character);
+            }
+        }
+        percent(&mut encoded, chunk.invalid());
+    }
+    encoded
 }
 
 fn decode_text(text: &str) -> Result<String, UriError> {

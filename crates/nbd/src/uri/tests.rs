@@ -47,6 +47,21 @@ fn each_mistake_has_its_message() {
     }
 }
 
+#[test]
+fn what_is_shown_means_the_same_and_can_be_shown() {
+    for (text, shown) in [
+        ("nbd://host:10809", "nbd://host/"),
+        ("nbd://host:7/a%20b%3fc%25/d", "nbd://host:7/a b%3Fc%25/d"),
+        ("nbd://a%2fb%5D/%0a%1b[31m", "nbd://a%2Fb%5D/%0A%1B[31m"),
+        ("nbd://[::1]/%c2%85\u{fc}", "nbd://[::1]/%C2%85\u{fc}"),
+        ("nbd+unix:///x?socket=/run/a%26b%ff=c", "nbd+unix:///x?socket=/run/a%26b%FF=c"),
+    ] {
+        let uri = Uri::parse(text).expect("valid");
+        assert_eq!(uri.to_string(), shown);
+        assert_eq!(Uri::parse(shown), Ok(uri));
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_makes_it_panic(text in "(nbds?(\\+unix)?://)?[a-z\\[\\]:/?&=%0-9]{0,40}") {
