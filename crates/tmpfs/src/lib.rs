@@ -11,7 +11,10 @@
 //! reasons.
 
 mod account;
+#[cfg(not(feature = "parts"))]
 mod acl;
+#[cfg(feature = "parts")]
+pub mod acl;
 mod answers;
 mod attach;
 mod contents;
