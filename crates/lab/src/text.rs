@@ -10,9 +10,10 @@
 //! A line has the time in ticks, the logical CPU (`-` for members), the event, its order (`alloc`,
 //! `fallback`) or number of slots (`free`, `retain`, `reuse`), the first slot as device:offset, and
 //! any of `group=`, `mask=` (hexadecimal), `folio=` and `cause=` (swap-in, exit, reclaim). Lines
-//! may come in any order of time, as from the buffers of several processors; reading sorts them,
-//! and the first record's time becomes 0, unless the first line has an `origin=`, from which times
-//! then count. Empty lines and further lines with `#` are comments.
+//! may come in any order of time, as from the buffers of several processors; reading sorts them.
+//! Lines about members (`member`, `end`, `fork`) count for the lines behind them, so a text with
+//! such lines keeps its order. The earliest record's time becomes 0, unless the first line has an
+//! `origin=`, from which times then count. Empty lines and further lines with `#` are comments.
 
 use crate::traces::{Trace, cpu_of};
 use folioswap_slots::CLUSTER_SLOTS;
@@ -97,8 +98,10 @@ pub fn read(text: impl BufRead) -> Result<Trace, TextError> {
             all.push((Record { tick, event }, details));
         }
     }
-    all.sort_by_key(|(record, _)| record.tick);
-    let start = origin.or(all.first().map(|(record, _)| record.tick)).unwrap_or(0);
+    if all.iter().all(|(record, _)| cpu_of(&record.event).is_some()) {
+        all.sort_by_key(|(record, _)| record.tick);
+    }
+    let start = origin.or(all.iter().map(|(record, _)| record.tick).min()).unwrap_or(0);
     for (record, _) in &mut all {
         record.tick = (record.tick - start).min(TICK_MAX);
     }
@@ -146,7 +149,7 @@ fn parse(line: &str) -> Result<(u64, Event, Details), &'static str> {
             "end" => Event::End { member },
             _ => Event::Fork { member },
         };
-        return Ok((tick, event, Details::default()));
+        return Ok((tick, event, details(words)?));
     }
     let cpu = cpu.parse().map_err(|_| "the CPU is no number")?;
     let entry = if event == "fallback" { 0 } else { entry(word("a slot is missing")?)? };
@@ -160,6 +163,11 @@ fn parse(line: &str) -> Result<(u64, Event, Details), &'static str> {
         "reuse" => Event::Reuse { cpu, slots: slots()?, entry },
         _ => return Err("an event other than alloc, fallback, free, retain, reuse, member, end and fork"),
     };
+    Ok((tick, event, details(words)?))
+}
+
+/// The words behind the event.
+fn details<'a>(words: impl Iterator<Item = &'a str>) -> Result<Details, &'static str> {
     let mut details = Details::default();
     for word in words {
         match word.split_once('=') {
@@ -175,7 +183,7 @@ fn parse(line: &str) -> Result<(u64, Event, Details), &'static str> {
             _ => return Err("a word other than group=, mask=, folio= and cause="),
         }
     }
-    Ok((tick, event, details))
+    Ok(details)
 }
 
 /// device:offset as an entry.

@@ -35,6 +35,32 @@ fn lines_out_of_order_are_sorted_and_time_begins_at_the_first() {
     assert_eq!(trace.details, [Details::default(), details]);
 }
 
+/// The records of a member that has ended are in the file before earlier ones of the others.
+#[test]
+fn a_text_with_members_keeps_its_order() {
+    let record = |tick, event| Record { tick, event };
+    let alloc = |entry| Event::Alloc { cpu: 0, order: 0, entry };
+    let records = vec![
+        record(5, Event::Member { member: 1 }),
+        record(5, alloc(1)),
+        record(9, alloc(2)),
+        record(9, Event::End { member: 1 }),
+        record(6, Event::Member { member: 2 }),
+        record(6, alloc(1)),
+        record(10, Event::Fork { member: 3 }),
+    ];
+    let mut trace = Trace::plain(Header { tick_ns: 1, cpus: 1 }, records);
+    for details in [Vec::new(), vec![Details { group: 7, ..Details::default() }; 7]] {
+        trace.details = details;
+        let mut text = Vec::new();
+        write(&trace, &mut text).unwrap();
+        assert_eq!(read(&text[..]).unwrap(), trace);
+    }
+    let text = "# folioswap-trace tick_ns=1\n8 - member 1\n9 0 alloc 0 0:1\n6 - member 2\n7 0 free 1 0:1\n";
+    let ticks: Vec<u64> = read(text.as_bytes()).unwrap().records.iter().map(|record| record.tick).collect();
+    assert_eq!(ticks, [2, 3, 0, 1]);
+}
+
 #[test]
 fn a_free_across_clusters_becomes_one_in_each() {
     let text = "# folioswap-trace tick_ns=1\n1 0 alloc 0 0:1\n2 0 free 1030 0:510\n";
@@ -59,6 +85,7 @@ fn a_wrong_line_is_named_with_what_is_wrong() {
         ("1 0 take 0 0:1", "an event other than"),
         ("1 0 free 1 0:1 cause=luck", "a cause other than"),
         ("1 0 free 1 0:1 colour=red", "a word other than"),
+        ("1 - member 1 colour=red", "a word other than"),
         ("1 0 free 1 0:0", "swap entry"),
     ] {
         let error = error(&format!("{head}{line}\n"));
