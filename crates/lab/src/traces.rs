@@ -135,7 +135,9 @@ impl Trace {
                         kept.push(index);
                         held.extend(slots);
                     } else {
-                        held.retain(|slot| !slots.contains(slot));
+                        slots.for_each(|slot| {
+                            held.remove(&slot);
+                        });
                     }
                     fallbacks.retain(|at| !same_cpu(at));
                 }

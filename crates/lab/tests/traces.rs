@@ -81,6 +81,8 @@ fn a_trace_is_prepared_while_it_is_read() {
     damaged(&|bytes| bytes.truncate(3));
     damaged(&|bytes| bytes[0] ^= 255);
     damaged(&|bytes| bytes[folioswap_trace::HEADER_BYTES + 16 * 7..][..16].fill(255));
+    // Two defects of one record: a CPU that the trace does not have, and an unknown cause.
+    damaged(&|bytes| [2, 16].iter().for_each(|at| bytes[folioswap_trace::HEADER_BYTES + at] = 255));
     std::fs::remove_file(&file.0).unwrap();
     let absent = Prepared::read(&file.0, Retention::Never).unwrap_err().to_string();
     assert_eq!(absent, Trace::read(&file.0).unwrap_err().to_string());

@@ -59,11 +59,6 @@ impl Prepared {
                 number,
                 source,
             })?;
-            if let Some(cpu) = cpu_of(&record.event).filter(|cpu| u32::from(*cpu) >= header.cpus) {
-                let (path, cpus) = (path.to_owned(), header.cpus);
-                return Err(TraceError::Cpu { path, number, cpu, cpus }.into());
-            }
-            has_allocations |= matches!(record.event, Event::Alloc { .. } | Event::Fallback { .. });
             let cause = match layout {
                 Layout::Plain => Cause::Unknown,
                 Layout::Detailed => {
@@ -72,6 +67,11 @@ impl Prepared {
                     decoded.map_err(bad)?.cause
                 }
             };
+            if let Some(cpu) = cpu_of(&record.event).filter(|cpu| u32::from(*cpu) >= header.cpus) {
+                let (path, cpus) = (path.to_owned(), header.cpus);
+                return Err(TraceError::Cpu { path, number, cpu, cpus }.into());
+            }
+            has_allocations |= matches!(record.event, Event::Alloc { .. } | Event::Fallback { .. });
             preparation.add_for(cause, &mut member, &record)?;
         }
         if !has_allocations {
