@@ -11,13 +11,14 @@
 #   FOLIOSWAP_LONG=1 scripts/test.sh ...    the long form: timed programs run for 60 s, others do two to three times as much
 #   FOLIOSWAP_NO_APT=1              installs nothing
 #   FOLIOSWAP_NO_MIRI=1             leaves Miri out
+#   FOLIOSWAP_NO_FUZZ=1             leaves the fuzz targets out
 #
 # The last line is the sum: N passed, N failed, N skipped. The exit status is 0 only when nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 what=${1:-all}
-case $what in all | checks | unit | python | packages | acceptance | msrv) ;; *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case $what in all | checks | unit | python | packages | acceptance | msrv) ;; *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 
 . scripts/toolchain.sh
 if ! need_toolchain; then
@@ -191,7 +192,7 @@ miri_is_there() { # it comes with a nightly toolchain, if there is one
 
 deny() { # licences, sources and bans of every dependency, in all workspaces
     local manifest
-    for manifest in Cargo.toml python/Cargo.toml; do
+    for manifest in Cargo.toml python/Cargo.toml fuzz/Cargo.toml; do
         cargo deny --manifest-path "$manifest" --config "$PWD/deny.toml" check licenses bans sources || return
     done
 }
@@ -207,6 +208,7 @@ checks() {
     if cargo fmt --version >/dev/null 2>&1; then
         check "formatting" cargo fmt --all --check
         check "formatting of the Python extension" cargo fmt --manifest-path python/Cargo.toml --check
+        check "formatting of the fuzz targets" cargo fmt --manifest-path fuzz/Cargo.toml --check
     else
         skip "cargo fmt is not installed (rustup component add rustfmt)"
     fi
@@ -221,7 +223,7 @@ checks() {
     if cargo deny --version >/dev/null 2>&1; then
         check "licences and sources (cargo deny)" deny
     elif command -v python3 >/dev/null; then
-        check "licences" python3 scripts/licences.py Cargo.toml python/Cargo.toml
+        check "licences" python3 scripts/licences.py Cargo.toml python/Cargo.toml fuzz/Cargo.toml
     else
         skip "neither cargo-deny nor python3 for the check of licences"
     fi
@@ -236,19 +238,26 @@ begin_waiting() {
         cargo test --release --no-fail-fast --workspace "${waiting[@]/#/--test=}"
 }
 
-# Miri makes two test runs at a time, because each of them runs one thread after the other, whatever the machine has. They run
+# Miri runs the tests of slots and trace, and of the other crates those modules whose tests map no memory and make few steps. It
+# makes two test runs at a time, because each of them runs one thread after the other, whatever the machine has. They run
 # beside the checks and the tests of the crates, which leave a quarter of two processors idle, and give way to them. The time
 # limit is against a hang.
 begin_miri() {
     if [ -n "${FOLIOSWAP_NO_MIRI:-}" ]; then
         skip "Miri is not wanted (FOLIOSWAP_NO_MIRI)"
     elif miri_is_there; then
-        begin_tests "slots under Miri" nice -n 5 bash -c '
+        begin_tests "crates under Miri" nice -n 5 bash -c '
             run() { timeout 3000 cargo +nightly miri test -p folioswap-slots "$@" \
                 -- --skip every_order --skip payload_is_zero --skip no_more_groups 2>&1; }
             export MIRIFLAGS=-Zmiri-disable-isolation
             run --test groups --test handle --test threads --test oracle >"$0" & other=$!
             run --test cluster_scan; status=$?
+            of() { PROPTEST_CASES=2 timeout 600 cargo +nightly miri test -p "folioswap-$1" --lib -- "${@:2}" 2>&1; }
+            of trace || status=$?
+            of group folio_orders:: moments:: protocol:: refaults:: swap_link:: || status=$?
+            of devices device:: zram:: || status=$?
+            of policy page:: tiers:: units:: || status=$?
+            of space shared_devices:: || status=$?
             wait "$other" || status=$?
             cat "$0"; exit "$status"' "$logs/miri"
     else
@@ -256,13 +265,24 @@ begin_miri() {
     fi
 }
 
+# The fuzz targets begin with the kept inputs, 5 s each, one check a target. What they cost is mostly their build. They take what
+# the others leave idle.
+begin_fuzz() {
+    if [ -n "${FOLIOSWAP_NO_FUZZ:-}" ]; then
+        skip "fuzz targets are not wanted (FOLIOSWAP_NO_FUZZ)"
+    else
+        begin_tests "fuzz targets" nice -n 15 bash scripts/fuzz.sh "$([ -n "${FOLIOSWAP_LONG:-}" ] && echo 60 || echo 5)"
+    fi
+}
+
 begin_beside() { # what runs beside the checks and the tests of the crates
     begin_waiting
     begin_miri
+    begin_fuzz
 }
 
 unit() {
-    local names=()
+    local names=() beside_them
     mapfile -t names < <(tests_of_crates | grep -vxF "$(printf '%s\n' "${waiting[@]}")")
     if [ "$what" = all ]; then build_python_meanwhile; else begin_beside; fi
     # The short form of the models of slots (loom and shuttle) is among these tests, and a minute of random messages.
@@ -271,7 +291,9 @@ unit() {
     finish_tests "tests of the command with members of a group"
     tests "examples in the documentation" cargo test --release --no-fail-fast --workspace --doc
     without_system
-    [ -z "${beside[slots under Miri]:-}" ] || finish_tests "slots under Miri"
+    for beside_them in "crates under Miri" "fuzz targets"; do
+        [ -z "${beside[$beside_them]:-}" ] || finish_tests "$beside_them"
+    done
 }
 
 without_system() { # the crate of pure policies uses no operating system: it builds for a target that has none
