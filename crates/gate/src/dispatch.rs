@@ -1,0 +1,175 @@
+//! Syscall User Dispatch: the kernel turns each call that is made outside of the gate into SIGSYS,
+//! and the handler leads the thread into the gate.
+//!
+//! The call is not made inside the handler: the handler only sets the program counter, so
+//! blocking, EINTR, masks, clone and signal returns are as they are without the gate.
+
+use crate::kernel::{Errno, call, set_mask};
+use crate::signals::{Action, KEPT, SIGSYS_BIT};
+use crate::{call as calls, entry, figures, hooks, process};
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::{general as raw, prctl};
+
+/// The kernel's code of a SIGSYS that comes from the dispatch.
+const FROM_DISPATCH: i32 = 2;
+/// The kernel's code for a signal of its own making begins here; others sent the rest.
+const SENT_BY_KERNEL: i32 = 1;
+/// The architecture word of 32-bit calls.
+const ARCH_I386: u32 = 0x4000_0003;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SIG_IGN: u64 = 1;
+
+/// Arms the gate for the calling thread, which must be the only one of the process, and for all
+/// that it will make. Costs four system calls. Never undone: only exec ends it.
+///
+/// # Errors
+/// EINVAL: the kernel has no Syscall User Dispatch (before 5.11). Nothing has changed then, except
+/// that the handler of SIGSYS stays. Others: a filter forbids the calls.
+pub fn arm() -> Result<(), Errno> {
+    prepare()?;
+    arm_thread()?;
+    process::DISPATCH.store(1, Relaxed);
+    Ok(())
+}
+
+/// Everything of [`arm`] but the dispatch: only rewritten sites reach the gate then.
+///
+/// # Errors
+/// As those of [`arm`].
+pub fn prepare() -> Result<(), Errno> {
+    calls::choose_slow_calls();
+    KEPT.write(install_handler()?);
+    let mut mask = 0u64;
+    let unblock = SIGSYS_BIT;
+    let arguments = [
+        raw::SIG_UNBLOCK as u64,
+        &raw const unblock as u64,
+        &raw mut mask as u64,
+        size_of::<u64>() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads one word and writes one.
+    unsafe { call(raw::__NR_rt_sigprocmask, arguments) }.map(|_| ())
+}
+
+/// Installs the handler; returns the action before. The handler runs with all signals blocked, so
+/// it may take locks; it asks for the alternate stack because some threads have no room elsewhere.
+pub(crate) fn install_handler() -> Result<Action, Errno> {
+    let flags = raw::SA_ONSTACK | raw::SA_NODEFER | raw::SA_RESTART | raw::SA_SIGINFO;
+    let action: Action = [on_sigsys as *const () as u64, flags as u64 | SA_RESTORER, entry::restorer(), !0];
+    set_action(&action)
+}
+
+/// Sets the kernel's action for SIGSYS.
+pub(crate) fn set_action(action: &Action) -> Result<Action, Errno> {
+    let mut before: Action = [0; 4];
+    let arguments = [
+        raw::SIGSYS as u64,
+        action.as_ptr() as u64,
+        before.as_mut_ptr() as u64,
+        size_of::<u64>() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: reads and writes one action each.
+    unsafe { call(raw::__NR_rt_sigaction, arguments) }.map(|_| before)
+}
+
+/// Turns the dispatch on in the calling thread. Threads and processes begin without it.
+pub(crate) fn arm_thread() -> Result<(), Errno> {
+    let arguments = [
+        prctl::PR_SET_SYSCALL_USER_DISPATCH as u64,
+        prctl::PR_SYS_DISPATCH_ON as u64,
+        entry::begin(),
+        entry::end() - entry::begin(),
+        0,
+        0,
+    ];
+    // SAFETY: changes where calls of the thread may come from; all that the gate makes are in the
+    // range.
+    unsafe { call(raw::__NR_prctl, arguments) }.map(|_| ())
+}
+
+/// What the handler reads of siginfo.
+#[repr(C)]
+struct Info {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    pad: i32,
+    address: u64,
+    number: i32,
+    arch: u32,
+}
+
+/// The words of a ucontext up to the program counter, and the mask.
+#[repr(C)]
+struct Context {
+    head: [u64; 5],
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+    registers: [u64; 17],
+    rest: [u64; 15],
+    mask: u64,
+}
+
+const _: () = assert!(core::mem::offset_of!(Context, mask) == 296);
+
+const R11: usize = 3;
+const RAX: usize = 13;
+const RCX: usize = 14;
+const RSP: usize = 15;
+const RIP: usize = 16;
+
+extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
+    if info.code != FROM_DISPATCH {
+        return forward(signal, info, context);
+    }
+    figures::TRAPPED.add();
+    let registers = &mut context.registers;
+    if info.arch == ARCH_I386 {
+        hooks::report(hooks::Incident::Legacy, registers[RAX]);
+        // The call destroys no register that could hold the return address, so the stack has it.
+        registers[RSP] -= 128 + 8;
+        // SAFETY: the stack of the interrupted code, below its red zone: a signal may write there.
+        unsafe { (registers[RSP] as *mut u64).write_unaligned(registers[RIP]) };
+        registers[RIP] = entry::legacy();
+        return;
+    }
+    registers[R11] = registers[RIP];
+    registers[RCX] = registers[RIP];
+    registers[RIP] = entry::begin();
+}
+
+/// A SIGSYS that the dispatch did not raise belongs to the program.
+fn forward(signal: i32, info: &mut Info, context: &mut Context) {
+    let [handler, flags, _, mask] = KEPT.read();
+    if flags as u32 & raw::SA_RESETHAND != 0 {
+        KEPT.write([0; 4]);
+    }
+    match handler {
+        SIG_IGN if info.code < SENT_BY_KERNEL => {}
+        0 | SIG_IGN => end_by_default(),
+        _ => {
+            set_mask((context.mask | mask) & !SIGSYS_BIT);
+            // SAFETY: the address is the program's handler, which takes up to three arguments.
+            let handler =
+                unsafe { core::mem::transmute::<u64, extern "C" fn(i32, &mut Info, &mut Context)>(handler) };
+            handler(signal, info, context);
+            set_mask(!0);
+            // The frame's mask is what the handler may have changed.
+            context.mask &= !SIGSYS_BIT;
+        }
+    }
+}
+
+/// The default action: the process ends by SIGSYS once the handler has returned.
+fn end_by_default() {
+    let _ = set_action(&[0; 4]);
+    // SAFETY: sends a signal to the calling thread.
+    unsafe {
+        let process = call(raw::__NR_getpid, [0; 6]).unwrap_or(0);
+        let thread = crate::kernel::thread_id() as u64;
+        let _ = call(raw::__NR_tgkill, [process, thread, raw::SIGSYS as u64, 0, 0, 0]);
+    }
+}

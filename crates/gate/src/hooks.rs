@@ -1,0 +1,91 @@
+//! What a pager is told and asked by the gate. A hook that is not set costs one load.
+//!
+//! Hooks run on the stack of the calling thread, may make system calls of their own only through
+//! code that the dispatch lets through ([`make_call`]), and must not unwind.
+
+use crate::kernel::{self, Errno};
+use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
+
+/// A function to call, or none yet.
+///
+/// The word is an address and not an `Option<fn>`: a static with a function would need a
+/// relocation.
+pub struct Hook<T> {
+    address: AtomicUsize,
+    kind: core::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Hook<T> {
+    const fn none() -> Self {
+        Hook { address: AtomicUsize::new(0), kind: core::marker::PhantomData }
+    }
+
+    /// Sets the function. It is called from then on, also by calls that are under way.
+    pub fn set(&self, function: T) {
+        const { assert!(size_of::<T>() == size_of::<usize>()) };
+        // SAFETY: `T` is a function pointer, which has the size of an address.
+        let address = unsafe { core::mem::transmute_copy::<T, usize>(&function) };
+        self.address.store(address, Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<T> {
+        match self.address.load(Acquire) {
+            0 => None,
+            // SAFETY: only `set` stores an address, and that of a `T`.
+            address => Some(unsafe { core::mem::transmute_copy::<usize, T>(&address) }),
+        }
+    }
+}
+
+/// What the gate reports and does not do, or does without knowing what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Incident {
+    /// The program wanted a Syscall User Dispatch of its own, and got EBUSY.
+    OwnDispatch = 0,
+    /// The program made a 32-bit call (`int $0x80`), which the kernel served.
+    Legacy = 1,
+    /// The program made a call with a number that the table does not have.
+    UnknownNumber = 2,
+}
+
+/// A call for mappings: its number and arguments. The hook makes it, by [`make_call`].
+pub type Mapping = unsafe extern "C" fn(number: u64, arguments: &[u64; 6]) -> u64;
+
+/// Runs before a fork that copies memory, with all signals blocked.
+pub static BEFORE_FORK: Hook<extern "C" fn()> = Hook::none();
+/// Runs in the parent after such a fork. The argument is the kernel's answer: a process number or
+/// a negative error.
+pub static FORK_PARENT: Hook<extern "C" fn(i64)> = Hook::none();
+/// Runs in the child of such a fork before any code of the program, with all signals blocked.
+pub static FORK_CHILD: Hook<extern "C" fn()> = Hook::none();
+/// Runs in a new thread, or in a process that shares the memory, before any code of the program.
+pub static THREAD_CREATED: Hook<extern "C" fn()> = Hook::none();
+/// Runs before execve(2) and execveat(2).
+pub static BEFORE_EXEC: Hook<extern "C" fn()> = Hook::none();
+/// Runs when an exec has failed.
+pub static EXEC_FAILED: Hook<extern "C" fn()> = Hook::none();
+/// Makes mmap, munmap, mremap, mprotect, brk and madvise in the gate's place.
+pub static MAPPING: Hook<Mapping> = Hook::none();
+/// Runs before exit_group(2).
+pub static LEAVING: Hook<extern "C" fn()> = Hook::none();
+/// Hears of what the gate refuses or does not know: the incident, and the call's number.
+pub static REPORT: Hook<extern "C" fn(Incident, u64)> = Hook::none();
+
+pub(crate) fn report(incident: Incident, number: u64) {
+    if let Some(hook) = REPORT.get() {
+        hook(incident, number);
+    }
+}
+
+/// Makes a system call that is let through.
+///
+/// # Errors
+/// The kernel's.
+///
+/// # Safety
+/// The arguments must be those that the call demands.
+pub unsafe fn make_call(number: u32, arguments: [u64; 6]) -> Result<u64, Errno> {
+    // SAFETY: the caller's.
+    unsafe { kernel::call(number, arguments) }
+}
