@@ -2,7 +2,7 @@
 
 use crate::entry::{Frame, NUMBERS, Path, SLOW};
 use crate::kernel::Errno;
-use crate::{hooks, process, signals};
+use crate::{hooks, process, rewrite, signals};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw, prctl};
 
@@ -81,6 +81,7 @@ pub(crate) extern "C" fn after(frame: &mut Frame) {
         raw::__NR_rt_sigaction => signals::after_action(frame),
         raw::__NR_clone | raw::__NR_clone3 | raw::__NR_fork | raw::__NR_vfork => process::after_clone(frame),
         raw::__NR_execve | raw::__NR_execveat => process::after_exec(),
+        raw::__NR_mmap | raw::__NR_munmap | raw::__NR_mremap => after_mapping(frame),
         _ => {}
     }
 }
@@ -95,11 +96,30 @@ fn before_prctl(frame: &mut Frame) -> Path {
 }
 
 fn before_mapping(frame: &mut Frame) -> Path {
+    if replaces_text(frame) {
+        rewrite::calls_begin();
+    }
     let Some(hook) = hooks::MAPPING.get() else { return Path::Ordinary };
     let [number, arguments @ ..] = frame.saved;
     // SAFETY: the arguments are the program's, as the kernel would get them.
     frame.call[0] = unsafe { hook(number, &arguments) };
+    after_mapping(frame);
     Path::Answered
+}
+
+fn after_mapping(frame: &Frame) {
+    if replaces_text(frame) {
+        rewrite::calls_end();
+    }
+}
+
+/// Whether the call may take text away, or put other text in its place.
+fn replaces_text(frame: &Frame) -> bool {
+    match frame.saved[0] as u32 {
+        raw::__NR_munmap | raw::__NR_mremap => true,
+        raw::__NR_mmap => frame.saved[4] & raw::MAP_FIXED as u64 != 0,
+        _ => false,
+    }
 }
 
 /// Answers a call in the kernel's place.

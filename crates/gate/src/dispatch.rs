@@ -6,7 +6,7 @@
 
 use crate::kernel::{Errno, call, set_mask};
 use crate::signals::{Action, KEPT, SIGSYS_BIT};
-use crate::{call as calls, entry, figures, hooks, process};
+use crate::{call as calls, entry, figures, hooks, process, rewrite};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{general as raw, prctl};
 
@@ -38,6 +38,7 @@ pub fn arm() -> Result<(), Errno> {
 /// As those of [`arm`].
 pub fn prepare() -> Result<(), Errno> {
     calls::choose_slow_calls();
+    rewrite::register();
     KEPT.write(install_handler()?);
     let mut mask = 0u64;
     let unblock = SIGSYS_BIT;
@@ -57,7 +58,7 @@ pub fn prepare() -> Result<(), Errno> {
 /// it may take locks; it asks for the alternate stack because some threads have no room elsewhere.
 pub(crate) fn install_handler() -> Result<Action, Errno> {
     let flags = raw::SA_ONSTACK | raw::SA_NODEFER | raw::SA_RESTART | raw::SA_SIGINFO;
-    let action: Action = [on_sigsys as *const () as u64, flags as u64 | SA_RESTORER, entry::restorer(), !0];
+    let action: Action = [entry::address_of!(on_sigsys), flags as u64 | SA_RESTORER, entry::restorer(), !0];
     set_action(&action)
 }
 
@@ -137,7 +138,7 @@ extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
         return;
     }
     registers[R11] = registers[RIP];
-    registers[RCX] = registers[RIP];
+    registers[RCX] = rewrite::lead(registers[RIP]);
     registers[RIP] = entry::begin();
 }
 

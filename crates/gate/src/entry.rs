@@ -80,6 +80,21 @@ macro_rules! address {
     }};
 }
 
+/// The address of a function, likewise.
+macro_rules! address_of {
+    ($function:path) => {{
+        let address: u64;
+        // SAFETY: computes an address.
+        unsafe {
+            core::arch::asm!(
+                "lea {}, [rip + {}]", out(reg) address, sym $function, options(pure, nomem, nostack),
+            );
+        }
+        address
+    }};
+}
+pub(crate) use address_of;
+
 /// The entry, and the first byte of the range from which calls are let through.
 pub(crate) fn begin() -> u64 {
     address!("folioswap_gate_begin")

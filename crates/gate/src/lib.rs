@@ -27,4 +27,6 @@ mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]
+pub mod rewrite;
+#[cfg(target_arch = "x86_64")]
 mod signals;

@@ -6,7 +6,7 @@
 
 use crate::dispatch::{arm_thread, install_handler, set_action};
 use crate::entry::{Frame, Path};
-use crate::hooks;
+use crate::{hooks, rewrite};
 use crate::kernel::{Errno, Readable, give_way, outcome, read_words, set_mask, thread_id};
 use crate::signals::{Action, KEPT, SIGSYS_BIT};
 use core::cell::UnsafeCell;
@@ -58,6 +58,7 @@ const MASK: usize = 0;
 const SLOT: usize = 1;
 const FLAGS: usize = 2;
 const PREPARED: usize = 3;
+const HELD: usize = 4;
 
 /// Chooses the path of a clone, and blocks all signals until it is over.
 pub(crate) fn before_clone(frame: &mut Frame) -> Path {
@@ -74,6 +75,7 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
         if let Some(hook) = hooks::BEFORE_FORK.get() {
             hook();
         }
+        frame.scratch[HELD] = rewrite::hold_over_fork();
         if stack == 0 {
             return Path::Ordinary;
         }
@@ -136,8 +138,11 @@ pub(crate) fn after_clone(frame: &mut Frame) {
             // SAFETY: `before_clone` put the address of a slot of the table there.
             unsafe { &*(slot as *const Slot) }.state.store(FREE, Release);
         }
-        if !shares_memory && let Some(hook) = hooks::FORK_PARENT.get() {
-            hook(frame.call[0] as i64);
+        if !shares_memory {
+            rewrite::release_after_fork(frame.scratch[HELD]);
+            if let Some(hook) = hooks::FORK_PARENT.get() {
+                hook(frame.call[0] as i64);
+            }
         }
     }
     set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
@@ -181,6 +186,7 @@ fn child(flags: u64) {
         for slot in &TABLE {
             slot.state.store(FREE, Relaxed);
         }
+        rewrite::free_after_fork();
         if let Some(hook) = hooks::FORK_CHILD.get() {
             hook();
         }

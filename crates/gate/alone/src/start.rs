@@ -1,7 +1,7 @@
 //! The constructor, its options, and the figures at the end.
 
 use core::ffi::{CStr, c_char};
-use folioswap_gate::{dispatch, figures, hooks};
+use folioswap_gate::{dispatch, figures, hooks, rewrite};
 
 /// write(2), kept here so that the object needs no further crate.
 const WRITE: u32 = 1;
@@ -17,6 +17,11 @@ extern "C" fn start(_count: i32, _arguments: *const *const c_char, environment: 
     }
     if options.has(b"print") {
         hooks::LEAVING.set(print);
+    }
+    if options.has(b"no-rewriting") {
+        rewrite::after_traps(u32::MAX);
+    } else if options.has(b"at-once") {
+        rewrite::after_traps(1);
     }
     let _ = if options.has(b"no-dispatch") { dispatch::prepare() } else { dispatch::arm() };
 }

@@ -1,0 +1,67 @@
+//! Reading and writing text through /proc/self/mem: no page is ever writable and executable, and
+//! no address that is gone faults.
+
+use crate::kernel::call;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use linux_raw_sys::general as raw;
+
+const REGISTER_SYNC_CORE: u64 = 1 << 6;
+const SYNC_CORE: u64 = 1 << 5;
+
+/// The process's own memory as a file, open for the time of one rewriting.
+pub(super) struct Memory(u64);
+
+impl Memory {
+    /// None where /proc is not mounted, no descriptor is free, or a filter forbids it.
+    pub(super) fn open() -> Option<Memory> {
+        let path = c"/proc/self/mem";
+        let flags = raw::O_RDWR | raw::O_CLOEXEC;
+        let here = raw::AT_FDCWD as i64 as u64;
+        // SAFETY: reads a string.
+        let opened = unsafe { call(raw::__NR_openat, [here, path.as_ptr() as u64, flags as u64, 0, 0, 0]) };
+        opened.ok().map(Memory)
+    }
+
+    /// Reads what is mapped from `address` on, without a gap; returns the bytes.
+    pub(super) fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        let arguments = [self.0, to.as_mut_ptr() as u64, to.len() as u64, address, 0, 0];
+        // SAFETY: the kernel writes at most the slice's bytes.
+        unsafe { call(raw::__NR_pread64, arguments) }.unwrap_or(0) as usize
+    }
+
+    /// Writes bytes, whatever the protection. Returns whether all are written.
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let arguments = [self.0, bytes.as_ptr() as u64, bytes.len() as u64, address, 0, 0];
+        // SAFETY: callers write a trampoline's own page, or a site whose bytes they have compared
+        // while no mapping may change, and in an order that suits threads which execute them.
+        unsafe { call(raw::__NR_pwrite64, arguments) }.is_ok_and(|written| written == bytes.len() as u64)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: closes the descriptor that `open` made.
+        let _ = unsafe { call(raw::__NR_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// 1 where the kernel serialises the processors of this process on demand.
+static REGISTERED: AtomicU32 = AtomicU32::new(0);
+
+/// Asks for [`serialise_other_processors`]. To be called while there is one thread, when it costs
+/// nothing.
+pub(crate) fn register() {
+    // SAFETY: changes the kernel's bookkeeping only.
+    if unsafe { call(raw::__NR_membarrier, [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0]) }.is_ok() {
+        REGISTERED.store(1, Relaxed);
+    }
+}
+
+/// Makes every processor that runs a thread of this process fetch its instructions anew. Where the
+/// kernel cannot, the order of the two writes is all there is.
+pub(super) fn serialise_other_processors() {
+    if REGISTERED.load(Relaxed) != 0 {
+        // SAFETY: no arguments that lead anywhere.
+        let _ = unsafe { call(raw::__NR_membarrier, [SYNC_CORE, 0, 0, 0, 0, 0]) };
+    }
+}
