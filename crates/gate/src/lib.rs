@@ -30,3 +30,5 @@ mod process;
 pub mod rewrite;
 #[cfg(target_arch = "x86_64")]
 mod signals;
+#[cfg(target_arch = "x86_64")]
+pub mod table;

@@ -23,10 +23,10 @@ int avx;
 void probe(int avx);
 __asm__(
     ".text\nprobe:\n push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n"
-    " fldl in+160(%rip)\n ldmxcsr in+152(%rip)\n test %edi,%edi\n jz 1f\n"
-    " lea in+168(%rip),%rax\n"
+    " fldl in+176(%rip)\n ldmxcsr in+168(%rip)\n test %edi,%edi\n jz 1f\n"
+    " lea in+184(%rip),%rax\n"
     " vmovdqu (%rax),%ymm0\n vmovdqu 32(%rax),%ymm1\n vmovdqu 64(%rax),%ymm2\n vmovdqu 224(%rax),%ymm7\n vmovdqu 256(%rax),%ymm8\n vmovdqu 480(%rax),%ymm15\n jmp 2f\n"
-    "1: lea in+168(%rip),%rax\n movdqu (%rax),%xmm0\n movdqu 32(%rax),%xmm1\n movdqu 64(%rax),%xmm2\n movdqu 224(%rax),%xmm7\n movdqu 256(%rax),%xmm8\n movdqu 480(%rax),%xmm15\n"
+    "1: lea in+184(%rip),%rax\n movdqu (%rax),%xmm0\n movdqu 32(%rax),%xmm1\n movdqu 64(%rax),%xmm2\n movdqu 224(%rax),%xmm7\n movdqu 256(%rax),%xmm8\n movdqu 480(%rax),%xmm15\n"
     "2: mov %edi,avx(%rip)\n"
     " mov in+0(%rip),%rax\n mov in+8(%rip),%rbx\n mov in+24(%rip),%rdx\n mov in+32(%rip),%rsi\n mov in+40(%rip),%rdi\n mov in+48(%rip),%rbp\n mov in+56(%rip),%r8\n mov in+64(%rip),%r9\n mov in+72(%rip),%r10\n mov in+88(%rip),%r12\n mov in+96(%rip),%r13\n mov in+104(%rip),%r14\n mov in+112(%rip),%r15\n"
     " movq $0x1111,-8(%rsp)\n movq $0x2222,-64(%rsp)\n movq $0x3333,-120(%rsp)\n movq $0x4444,-128(%rsp)\n"

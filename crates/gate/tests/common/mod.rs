@@ -1,0 +1,109 @@
+//! The object that is preloaded, programs of ours, and runs of both.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How the gate is armed: the text of its options.
+pub const WAYS: [&str; 3] = ["print,no-rewriting", "print", "print,at-once"];
+
+fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The shared object, built by the profile of the agent.
+pub fn object() -> &'static Path {
+    static OBJECT: OnceLock<PathBuf> = OnceLock::new();
+    OBJECT.get_or_init(|| {
+        let target = scratch().join("gate-alone");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--profile", "agent", "-p", "folioswap-gate-alone", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_remove("RUSTFLAGS")
+            .status()
+            .expect("cargo runs");
+        assert!(built.success(), "the object is built");
+        target.join("agent/libfolioswap_gate_alone.so")
+    })
+}
+
+/// A program of `tests/programs`, compiled.
+pub fn program(name: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+    let built = scratch().join(format!("{name}-{}{}", std::process::id(), options.concat()));
+    let status = Command::new("gcc")
+        .args(["-w", "-O1", "-pthread", "-o"])
+        .arg(&built)
+        .arg(source)
+        .args(options)
+        .arg("-lrt")
+        .status()
+        .expect("gcc is installed");
+    assert!(status.success(), "{name} compiles");
+    built
+}
+
+/// Runs a command to its end, which must come within two minutes.
+pub fn run(command: &mut Command) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let id = child.id();
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if wait.recv_timeout(Duration::from_secs(120)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+        }
+    });
+    let output = child.wait_with_output().expect("it ends");
+    drop(done);
+    watch.join().expect("the watch ends");
+    output
+}
+
+/// What the gate printed of its last process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub trapped: u64,
+    pub rewritten: u64,
+    pub left_alone: u64,
+}
+
+pub fn figures(output: &Output) -> Option<Figures> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().rev().find_map(|line| line.split_once("gate: trapped ").map(|(_, rest)| rest))?;
+    let mut words = line.split_whitespace();
+    let mut next = || words.by_ref().find_map(|word| word.parse().ok()).unwrap_or(0);
+    Some(Figures { trapped: next(), rewritten: next(), left_alone: next() })
+}
+
+/// Runs the same natively and through the gate in each way; the output must not differ by a byte.
+/// Returns the figures of each way.
+pub fn same_through_the_gate(make: impl Fn() -> Command) -> Vec<Figures> {
+    let native = run(make().env_remove("LD_PRELOAD"));
+    WAYS.iter()
+        .map(|way| {
+            let started = Instant::now();
+            let gated = run(make().env("LD_PRELOAD", object()).env("FOLIOSWAP_GATE", way));
+            let errors = String::from_utf8_lossy(&gated.stderr).into_owned();
+            assert_eq!(native.status, gated.status, "{way}: {errors}");
+            assert!(
+                native.stdout == gated.stdout,
+                "{way}: after {:?}\n{}\nnative:\n{}\n{errors}",
+                started.elapsed(),
+                String::from_utf8_lossy(&gated.stdout),
+                String::from_utf8_lossy(&native.stdout)
+            );
+            figures(&gated).unwrap_or_default()
+        })
+        .collect()
+}
+
+/// The longer form where it is asked for.
+pub fn by_length(short: u32, long: u32) -> String {
+    match std::env::var_os("FOLIOSWAP_LONG") {
+        Some(_) => long.to_string(),
+        None => short.to_string(),
+    }
+}

@@ -1,0 +1,71 @@
+//! Programs of ours, each natively and through the gate: its calls trapped, rewritten after three
+//! traps, and rewritten at the first.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use common::{by_length, program, same_through_the_gate};
+use std::process::Command;
+
+fn check(name: &str, options: &[&str], arguments: &[String]) -> Vec<common::Figures> {
+    let built = program(name, options);
+    let figures = same_through_the_gate(|| {
+        let mut command = Command::new(&built);
+        command.args(arguments);
+        command
+    });
+    assert!(figures.iter().all(|way| way.trapped > 0), "the gate was armed: {figures:?}");
+    println!("{name}: {figures:?}");
+    figures
+}
+
+#[test]
+fn registers_flags_and_the_red_zone_are_kept() {
+    check("registers", &["-no-pie"], &[]);
+}
+
+#[test]
+fn answers_and_errors_are_the_kernels() {
+    check("errors", &[], &[]);
+}
+
+#[test]
+fn processes_of_every_kind_begin_and_end() {
+    check("processes", &[], &[by_length(30, 600)]);
+}
+
+#[test]
+fn threads_begin_are_cancelled_and_fork() {
+    check("threads", &[], &[by_length(20, 400)]);
+}
+
+#[test]
+fn signals_at_a_thousand_a_second_arrive() {
+    check("signals", &[], &[by_length(100, 3000)]);
+}
+
+#[test]
+fn sigsys_belongs_to_the_program_too() {
+    check("own_sigsys", &[], &[]);
+}
+
+#[test]
+fn an_image_inherits_what_it_would() {
+    check("exec", &[], &[]);
+}
+
+#[test]
+fn legacy_calls_are_served() {
+    check("legacy", &[], &[]);
+}
+
+#[test]
+fn sites_are_rewritten_under_threads_and_signals() {
+    let figures = check("hammer", &[], &[by_length(60, 90)]);
+    assert!(figures[1].rewritten > 500, "{figures:?}");
+    if std::env::var_os("FOLIOSWAP_LONG").is_some() {
+        for _ in 0..30 {
+            check("hammer", &[], &[90.to_string()]);
+        }
+    }
+}
