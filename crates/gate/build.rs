@@ -28,10 +28,13 @@ fn main() {
         assert!(lines[number].is_none(), "twice: {line}");
         lines[number] = Some((first, count - first, marks));
     }
-    let mut table = format!("static OPERANDS: [Operand; {count}] = [\n{operands}];\nstatic LINES: [Line; {NUMBERS}] = [\n");
+    let mut table = format!(
+        "static OPERANDS: [Operand; {count}] = [\n{operands}];\nstatic LINES: [Line; {NUMBERS}] = [\n"
+    );
     for line in lines {
         let (first, count, marks) = line.unwrap_or((0, 0, 0));
-        writeln!(table, "    Line {{ first: {first}, count: {count}, marks: {marks} }},").expect("a string takes it");
+        writeln!(table, "    Line {{ first: {first}, count: {count}, marks: {marks} }},")
+            .expect("a string takes it");
     }
     table.push_str("];\n");
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");

@@ -2,7 +2,7 @@
 
 use crate::entry::{Frame, NUMBERS, Path, SLOW};
 use crate::kernel::Errno;
-use crate::{hooks, process, rewrite, signals};
+use crate::{hooks, pins, process, rewrite, signals, table};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw, prctl};
 
@@ -41,12 +41,20 @@ pub(crate) fn choose_slow_calls() {
             slow.store(1, Relaxed);
         }
     }
+    if hooks::MANAGED.get().is_some() {
+        for (number, slow) in SLOW.iter().enumerate() {
+            if table::operands(number as u64).is_none_or(|operands| !operands.is_empty()) {
+                slow.store(1, Relaxed);
+            }
+        }
+    }
     const { assert!(NUMBERS > raw::__NR_futex_requeue as usize) };
 }
 
 /// Decides how a call goes on, and prepares its arguments.
 pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
     let number = frame.saved[0];
+    pins::hold(frame);
     match number as u32 {
         _ if number >> 32 != 0 => Path::Ordinary,
         raw::__NR_rt_sigreturn => signals::before_return(frame),
@@ -77,6 +85,9 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
 
 /// Completes a call that went to the kernel; its result is in `call[0]`.
 pub(crate) extern "C" fn after(frame: &mut Frame) {
+    if !process::is_child(frame) {
+        pins::release(frame);
+    }
     match frame.saved[0] as u32 {
         raw::__NR_rt_sigaction => signals::after_action(frame),
         raw::__NR_clone | raw::__NR_clone3 | raw::__NR_fork | raw::__NR_vfork => process::after_clone(frame),
@@ -104,6 +115,7 @@ fn before_mapping(frame: &mut Frame) -> Path {
     // SAFETY: the arguments are the program's, as the kernel would get them.
     frame.call[0] = unsafe { hook(number, &arguments) };
     after_mapping(frame);
+    pins::release(frame);
     Path::Answered
 }
 
@@ -125,5 +137,6 @@ fn replaces_text(frame: &Frame) -> bool {
 /// Answers a call in the kernel's place.
 pub(crate) fn answer(frame: &mut Frame, result: Result<u64, Errno>) -> Path {
     frame.call[0] = result.unwrap_or_else(Errno::word);
+    pins::release(frame);
     Path::Answered
 }

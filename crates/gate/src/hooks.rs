@@ -49,6 +49,18 @@ pub enum Incident {
     UnknownNumber = 2,
 }
 
+/// Whether a page may be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Managed {
+    /// It is not the pager's: nothing touches it.
+    No = 0,
+    /// It is, and may be read.
+    Readable = 1,
+    /// It is, and may be written.
+    Writable = 2,
+}
+
 /// A call for mappings: its number and arguments. The hook makes it, by [`make_call`].
 pub type Mapping = unsafe extern "C" fn(number: u64, arguments: &[u64; 6]) -> u64;
 
@@ -67,6 +79,9 @@ pub static BEFORE_EXEC: Hook<extern "C" fn()> = Hook::none();
 pub static EXEC_FAILED: Hook<extern "C" fn()> = Hook::none();
 /// Makes mmap, munmap, mremap, mprotect, brk and madvise in the gate's place.
 pub static MAPPING: Hook<Mapping> = Hook::none();
+/// Says whether a page (by its number) is managed: it may be away, and a touch brings it back.
+/// Must be set before the gate is armed; calls hold what they use from then on.
+pub static MANAGED: Hook<extern "C" fn(page: u64) -> Managed> = Hook::none();
 /// Runs before exit_group(2).
 pub static LEAVING: Hook<extern "C" fn()> = Hook::none();
 /// Hears of what the gate refuses or does not know: the incident, and the call's number.

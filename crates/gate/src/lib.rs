@@ -21,14 +21,20 @@ mod entry;
 #[cfg(target_arch = "x86_64")]
 pub mod figures;
 #[cfg(target_arch = "x86_64")]
+pub mod hazard;
+#[cfg(target_arch = "x86_64")]
 pub mod hooks;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
+#[cfg(target_arch = "x86_64")]
+pub mod pins;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]
 pub mod rewrite;
 #[cfg(target_arch = "x86_64")]
 mod signals;
+#[cfg(target_arch = "x86_64")]
+mod sync;
 #[cfg(target_arch = "x86_64")]
 pub mod table;

@@ -6,9 +6,9 @@
 
 use crate::dispatch::{arm_thread, install_handler, set_action};
 use crate::entry::{Frame, Path};
-use crate::{hooks, rewrite};
 use crate::kernel::{Errno, Readable, give_way, outcome, read_words, set_mask, thread_id};
 use crate::signals::{Action, KEPT, SIGSYS_BIT};
+use crate::{hooks, pins, rewrite};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use linux_raw_sys::general as raw;
@@ -32,8 +32,10 @@ struct Words {
     mask: u64,
     /// The action of SIGSYS, which a vfork's child may change in the shared memory.
     kept: Action,
-    /// Bytes of a new thread's flags.
+    /// The flags of the clone.
     flags: u64,
+    /// The hold of the call itself.
+    hold: u64,
 }
 
 /// A slot outside of all stacks.
@@ -48,7 +50,15 @@ unsafe impl Sync for Slot {}
 
 static TABLE: [Slot; SLOTS] = [const {
     Slot {
-        words: UnsafeCell::new(Words { goes_on: 0, site: 0, r9: 0, mask: 0, kept: [0; 4], flags: 0 }),
+        words: UnsafeCell::new(Words {
+            goes_on: 0,
+            site: 0,
+            r9: 0,
+            mask: 0,
+            kept: [0; 4],
+            flags: 0,
+            hold: 0,
+        }),
         state: AtomicU32::new(FREE),
     }
 }; SLOTS];
@@ -90,6 +100,7 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
             mask,
             kept: KEPT.read(),
             flags,
+            hold: pins::slot_word(frame),
         });
     }
     if stack == 0 {
@@ -119,6 +130,13 @@ fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
             Some((words[0], words[5]))
         }
     }
+}
+
+/// Whether this is the child of a clone: its parent, in the same memory or in a copy of it, has the
+/// hold of the call.
+pub(crate) fn is_child(frame: &Frame) -> bool {
+    let clones = [raw::__NR_clone, raw::__NR_clone3, raw::__NR_fork, raw::__NR_vfork];
+    frame.call[0] == 0 && clones.contains(&(frame.saved[0] as u32))
 }
 
 /// After a clone in the parent, and in a child that has this frame: a copy of it, or, of a vfork,
@@ -159,7 +177,9 @@ pub(crate) extern "C" fn after_same_stack(frame: &mut Frame) {
         // SAFETY: only this thread has made a slot with its number, and it is in one vfork at most.
         let words = unsafe { slot.words.get().read() };
         frame.goes_on = words.goes_on;
-        frame.site = words.site;
+        // The child of a vfork leaves memory by an exec, which does not return, or by its end.
+        pins::release_process(frame.call[0] as u32);
+        pins::release_word(words.hold);
         KEPT.write(words.kept);
         slot.state.store(FREE, Release);
         set_mask(words.mask & !SIGSYS_BIT);
@@ -187,6 +207,7 @@ fn child(flags: u64) {
             slot.state.store(FREE, Relaxed);
         }
         rewrite::free_after_fork();
+        pins::release_everything();
         if let Some(hook) = hooks::FORK_CHILD.get() {
             hook();
         }

@@ -21,8 +21,8 @@ mod trampolines;
 
 pub(crate) use lock::{free_after_fork, hold_over_fork, release_after_fork};
 pub(crate) use mapped::{calls_begin, calls_end};
-pub(crate) use text::register;
 pub use sites::State;
+pub(crate) use text::register;
 
 use crate::figures;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

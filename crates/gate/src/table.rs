@@ -157,7 +157,9 @@ impl Operand {
             Size::Prctl => prctl_extent(arguments[0] as u32, self.argument),
             Size::Futex => futex(second as u32, self.argument),
             // ARCH_GET_FS and ARCH_GET_GS write a word; the numbers beside them take an address.
-            Size::Arch if matches!(arguments[0], 0x1003 | 0x1004 | 0x1021..=0x1025 | 0x4001) => Extent::Bytes(8),
+            Size::Arch if matches!(arguments[0], 0x1003 | 0x1004 | 0x1021..=0x1025 | 0x4001) => {
+                Extent::Bytes(8)
+            }
             Size::Arch => Extent::Nothing,
             Size::Unknown => Extent::Unknown,
             Size::Text
@@ -196,9 +198,12 @@ fn ioctl(request: u32, argument: u64) -> Extent {
 
 fn fcntl(command: u32) -> Extent {
     match command {
-        raw::F_GETLK | raw::F_SETLK | raw::F_SETLKW | raw::F_OFD_GETLK | raw::F_OFD_SETLK | raw::F_OFD_SETLKW => {
-            Extent::Bytes(32)
-        }
+        raw::F_GETLK
+        | raw::F_SETLK
+        | raw::F_SETLKW
+        | raw::F_OFD_GETLK
+        | raw::F_OFD_SETLK
+        | raw::F_OFD_SETLKW => Extent::Bytes(32),
         raw::F_GETOWN_EX | raw::F_SETOWN_EX => Extent::Bytes(8),
         // F_GETOWNER_UIDS; F_GET_RW_HINT and its neighbours.
         17 => Extent::Bytes(8),

@@ -31,12 +31,30 @@ fn compare(bytes: &[u8]) -> Verdict {
             _ => panic!("{shown:02x?} {:?}: {:?}", theirs.code(), ours.kind),
         }
     }
-    let near = matches!(theirs.op0_kind(), OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16);
-    use Mnemonic::{Call, Int, Int1, Int3, Iret, Iretq, Jmp, Loop, Loope, Loopne, Ret, Retf, Syscall, Xbegin};
+    let near =
+        matches!(theirs.op0_kind(), OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16);
+    use Mnemonic::{
+        Call, Int, Int1, Int3, Iret, Iretq, Jmp, Loop, Loope, Loopne, Ret, Retf, Syscall, Xbegin,
+    };
     match theirs.mnemonic() {
         Ret if ours.kind == Kind::Return => {}
-        Call | Ret | Retf | Int | Int1 | Int3 | Iret | Iretq | Loop | Loope | Loopne | Syscall | Xbegin
-        | Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Sysenter | Mnemonic::Ud2 => {
+        Call
+        | Ret
+        | Retf
+        | Int
+        | Int1
+        | Int3
+        | Iret
+        | Iretq
+        | Loop
+        | Loope
+        | Loopne
+        | Syscall
+        | Xbegin
+        | Mnemonic::Jrcxz
+        | Mnemonic::Jecxz
+        | Mnemonic::Sysenter
+        | Mnemonic::Ud2 => {
             assert_eq!(ours.kind, Kind::Fixed, "{shown:02x?} {:?}", theirs.code());
         }
         Jmp if !near => assert_eq!(ours.kind, Kind::Fixed, "{shown:02x?}"),

@@ -21,7 +21,8 @@ fn the_gate_needs_no_relocation() {
             continue;
         }
         // The compiler calls the functions for bytes, which the image provides, through the table.
-        let within = table.as_ref().is_some_and(|got| (got.address()..got.address() + got.size()).contains(&at));
+        let within =
+            table.as_ref().is_some_and(|got| (got.address()..got.address() + got.size()).contains(&at));
         let name = named.get(&(relocation.addend() as u64)).copied().unwrap_or("?");
         assert!(
             within && matches!(name, "memcpy" | "memmove" | "memset" | "memcmp" | "bcmp" | "strlen"),

@@ -9,7 +9,7 @@ use std::process::Command;
 
 fn check(name: &str, options: &[&str], arguments: &[String]) -> Vec<common::Figures> {
     let built = program(name, options);
-    let figures = same_through_the_gate(|| {
+    let figures = same_through_the_gate(&common::WAYS, || {
         let mut command = Command::new(&built);
         command.args(arguments);
         command

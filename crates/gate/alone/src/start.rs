@@ -23,6 +23,9 @@ extern "C" fn start(_count: i32, _arguments: *const *const c_char, environment: 
     } else if options.has(b"at-once") {
         rewrite::after_traps(1);
     }
+    if options.has(b"hold") {
+        hooks::MANAGED.set(managed);
+    }
     let _ = if options.has(b"no-dispatch") { dispatch::prepare() } else { dispatch::arm() };
 }
 
@@ -53,6 +56,16 @@ fn options(mut environment: *const *const c_char) -> Options {
         }
         // SAFETY: this was not the last entry.
         environment = unsafe { environment.add(1) };
+    }
+}
+
+/// Treats the page of the running stack, which is certainly there, as managed, so that calls hold
+/// and touch what they have in it.
+extern "C" fn managed(page: u64) -> hooks::Managed {
+    let here = 0u8;
+    match &raw const here as u64 / 4096 {
+        stack if stack == page => hooks::Managed::Writable,
+        _ => hooks::Managed::No,
     }
 }
 

@@ -113,7 +113,9 @@ impl Site {
     /// Nothing where somebody gave the site up meanwhile.
     pub(super) fn set_ready(&self, moved: &Moved, trampoline: u64, goes_on: u64) {
         // SAFETY: the state is New or Never, and the caller holds the lock: nobody else has it.
-        unsafe { *self.words.get() = Words { moved: moved.bytes, length: moved.length, trampoline, goes_on } };
+        unsafe {
+            *self.words.get() = Words { moved: moved.bytes, length: moved.length, trampoline, goes_on }
+        };
         let _ = self.state.compare_exchange(State::New as u32, State::Ready as u32, AcqRel, Acquire);
     }
 

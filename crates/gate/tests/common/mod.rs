@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How the gate is armed: the text of its options.
-pub const WAYS: [&str; 3] = ["print,no-rewriting", "print", "print,at-once"];
+pub const WAYS: [&str; 4] = ["print,no-rewriting", "print", "print,at-once", "print,hold"];
 
 fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -19,7 +19,16 @@ pub fn object() -> &'static Path {
     OBJECT.get_or_init(|| {
         let target = scratch().join("gate-alone");
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--offline", "--profile", "agent", "-p", "folioswap-gate-alone", "--target-dir"])
+            .args([
+                "build",
+                "--quiet",
+                "--offline",
+                "--profile",
+                "agent",
+                "-p",
+                "folioswap-gate-alone",
+                "--target-dir",
+            ])
             .arg(&target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_remove("RUSTFLAGS")
@@ -48,7 +57,12 @@ pub fn program(name: &str, options: &[&str]) -> PathBuf {
 
 /// Runs a command to its end, which must come within two minutes.
 pub fn run(command: &mut Command) -> Output {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     let id = child.id();
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -78,11 +92,14 @@ pub fn figures(output: &Output) -> Option<Figures> {
     Some(Figures { trapped: next(), rewritten: next(), left_alone: next() })
 }
 
+/// The same without figures, for programs that read what others print.
+pub const QUIET_WAYS: [&str; 4] = ["no-rewriting", "", "at-once", "hold"];
+
 /// Runs the same natively and through the gate in each way; the output must not differ by a byte.
 /// Returns the figures of each way.
-pub fn same_through_the_gate(make: impl Fn() -> Command) -> Vec<Figures> {
+pub fn same_through_the_gate(ways: &[&str], make: impl Fn() -> Command) -> Vec<Figures> {
     let native = run(make().env_remove("LD_PRELOAD"));
-    WAYS.iter()
+    ways.iter()
         .map(|way| {
             let started = Instant::now();
             let gated = run(make().env("LD_PRELOAD", object()).env("FOLIOSWAP_GATE", way));
