@@ -16,6 +16,8 @@ const NOTHING: u64 = 0;
 const COUNT_BITS: u32 = 24;
 const MOST_PAGES: u64 = (1 << COUNT_BITS) - 1;
 const PAGE_BITS: u32 = 12;
+/// Bytes of a page.
+pub const PAGE: u64 = 1 << PAGE_BITS;
 /// Addresses of programs end here.
 const END: u64 = 1 << 47;
 

@@ -1,6 +1,7 @@
 //! System calls of the gate's own, from within the range that is let through.
 
 use crate::entry;
+use crate::hazard::PAGE;
 use linux_raw_sys::general as raw;
 
 /// An error number of the kernel.
@@ -62,7 +63,6 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
 /// Reads words that the program points to, which need not be there. `stack` is an address that
 /// certainly is; its page is read without asking the kernel. Returns whether all could be read.
 pub(crate) fn read_words(from: u64, to: &mut [u64], stack: u64) -> Readable {
-    const PAGE: u64 = 4096;
     let bytes = size_of_val(to) as u64;
     let last = from.wrapping_add(bytes.wrapping_sub(1));
     if from / PAGE == stack / PAGE && last / PAGE == stack / PAGE {

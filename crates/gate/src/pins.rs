@@ -5,7 +5,7 @@
 //! or a structure leads on, it is read after it was held.
 
 use crate::entry::Frame;
-use crate::hazard::{Hazards, NoPages, Pages, RANGES, Slot, SlotIndex};
+use crate::hazard::{Hazards, NoPages, PAGE, Pages, RANGES, Slot, SlotIndex};
 use crate::hooks::{self, Incident, Managed};
 use crate::kernel::{Readable, read_words, thread_id};
 use crate::sync::{AtomicU32, AtomicU64};
@@ -15,7 +15,6 @@ use linux_raw_sys::general as raw;
 
 /// Calls that may hold memory at once; further ones hold everything.
 pub const SLOTS: usize = 256;
-const PAGE: u64 = 4096;
 /// The longest string of a call: PATH_MAX.
 const TEXT_BYTES: u64 = 4096;
 /// Bytes of a msghdr.

@@ -151,10 +151,20 @@ pub(crate) fn after_clone(frame: &mut Frame) {
     } else {
         let slot = frame.scratch[SLOT];
         let shares_memory = flags & raw::CLONE_VM as u64 != 0;
-        // A child in the same memory frees the slot itself, as soon as it has read it.
-        if slot != 0 && (!shares_memory || outcome(frame.call[0]).is_err()) {
+        let made = outcome(frame.call[0]).is_ok();
+        let waited = flags & raw::CLONE_VFORK as u64 != 0 && made;
+        if slot != 0 && (!shares_memory || !made || waited) {
             // SAFETY: `before_clone` put the address of a slot of the table there.
-            unsafe { &*(slot as *const Slot) }.state.store(FREE, Release);
+            let slot = unsafe { &*(slot as *const Slot) };
+            if waited && shares_memory {
+                // SAFETY: a child frees no slot whose parent waits, and has ended with it.
+                KEPT.write(unsafe { (*slot.words.get()).kept });
+            }
+            slot.state.store(FREE, Release);
+        }
+        if waited {
+            // The child has left this memory: its exec, if it made one, did not return.
+            pins::release_process(frame.call[0] as u32);
         }
         if !shares_memory {
             rewrite::release_after_fork(frame.scratch[HELD]);
@@ -191,7 +201,10 @@ pub(crate) extern "C" fn after_same_stack(frame: &mut Frame) {
 pub(crate) extern "C" fn thread_started(_frame: &mut Frame, slot: &Slot) {
     // SAFETY: the parent wrote the words before the clone, and frees none that its child has.
     let words = unsafe { slot.words.get().read() };
-    slot.state.store(FREE, Release);
+    // A parent that waits frees the slot, which keeps what it needs afterwards.
+    if words.flags & raw::CLONE_VFORK as u64 == 0 {
+        slot.state.store(FREE, Release);
+    }
     child(words.flags);
     set_mask(words.mask & !SIGSYS_BIT);
 }

@@ -41,7 +41,7 @@ impl KeptAction {
             for (word, kept) in action.iter_mut().zip(&self.words) {
                 *word = kept.load(Acquire);
             }
-            if version % 2 == 0 && self.version.load(Acquire) == version {
+            if version.is_multiple_of(2) && self.version.load(Acquire) == version {
                 break;
             }
             core::hint::spin_loop();

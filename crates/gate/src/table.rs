@@ -151,7 +151,7 @@ impl Operand {
             Size::Bits { of, less } => {
                 Extent::Bytes((other(of) as u32 as u64).saturating_sub(less as u64).div_ceil(64) * 8)
             }
-            Size::Pages(of) => Extent::Bytes(other(of).div_ceil(4096)),
+            Size::Pages(of) => Extent::Bytes(other(of).div_ceil(crate::hazard::PAGE)),
             Size::Ioctl => ioctl(second as u32, third),
             Size::Fcntl => fcntl(second as u32),
             Size::Prctl => prctl_extent(arguments[0] as u32, self.argument),

@@ -200,7 +200,7 @@ fn one_byte(mut reader: Reader<'_>, prefixes: Prefixes, opcode: u8) -> Result<In
         0xc2 => Kind::Fixed,
         // xbegin and xabort.
         0xc6 | 0xc7 if modrm & 0x38 == 0x38 => Kind::Fixed,
-        // call through memory or a register; jmp likewise means the same anywhere, but ends the run.
+        // call and jmp through memory or a register: the latter would end the run.
         0xff if (2..=5).contains(&(modrm >> 3 & 7)) => Kind::Fixed,
         _ => relative,
     };

@@ -3,6 +3,7 @@
 use super::decode::{Instruction, Kind, LONGEST, decode};
 use super::lock::Held;
 use super::text::Memory;
+use crate::hazard::PAGE;
 use core::cell::UnsafeCell;
 
 /// Bytes of a site's jump that lie behind the site's own two.
@@ -36,7 +37,6 @@ static WINDOW: Window = Window(UnsafeCell::new([0; 2 * AROUND]));
 impl Moved {
     /// Reads what is behind a site. None: it cannot be moved, or something jumps into it.
     pub(super) fn read(memory: &Memory, _held: &Held, behind: u64) -> Option<Moved> {
-        const PAGE: u64 = 4096;
         // SAFETY: the caller holds the lock.
         let window = unsafe { &mut *WINDOW.0.get() };
         let site = behind - 2;

@@ -1,6 +1,8 @@
 //! Hazard slots under loom: the crate's own source, with loom's atomics, and with each fence left
 //! out in turn, which the model must notice.
 #![allow(dead_code, missing_docs)]
+// The same file is there three times on purpose.
+#![allow(clippy::duplicate_mod)]
 
 /// The file with all fences, or with one of them left out.
 macro_rules! with_fences {

@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,13 @@ int main(void) {
     printf("read back: %d %#x %d %d\n", before.sa_sigaction == handler, before.sa_flags & ~0x04000000, sigismember(&before.sa_mask, SIGUSR1), sigismember(&before.sa_mask, SIGSYS));
     raise(SIGSYS);
     printf("sent: %d\n", sent);
+    pid_t spawned;
+    posix_spawn(&spawned, "/bin/true", 0, 0, (char *[]){"true", 0}, 0);
+    waitpid(spawned, 0, 0);
+    if (vfork() == 0) { signal(SIGSYS, SIG_DFL); _exit(0); }
+    wait(0);
+    sigaction(SIGSYS, 0, &before);
+    printf("after children of a vfork: %d\n", before.sa_sigaction == handler);
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sethostname, 0, 1),
