@@ -66,8 +66,17 @@ mod armed {
 
     /// A page with the code `syscall; add rax, 1; ret`.
     fn code() -> u64 {
-        let page = syscall(9, [0, 4096, 3, 0x22, u64::MAX, 0]) as u64;
-        let bytes = [0x0f, 0x05, 0x48, 0x83, 0xc0, 0x01, 0xc3];
+        code_at(0, 1)
+    }
+
+    /// The same with another number, in place of what is mapped at an address.
+    fn code_at(wanted: u64, number: u8) -> u64 {
+        code_of(wanted, &[0x0f, 0x05, 0x48, 0x83, 0xc0, number, 0xc3])
+    }
+
+    fn code_of(wanted: u64, bytes: &[u8]) -> u64 {
+        let fixed = if wanted == 0 { 0 } else { 0x10 };
+        let page = syscall(9, [wanted & !4095, 4096, 3, 0x22 | fixed, u64::MAX, 0]) as u64;
         // SAFETY: the page was mapped just now.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (page + 64) as *mut u8, bytes.len()) };
         assert_eq!(syscall(10, [page, 4096, 5, 0, 0, 0]), 0);
@@ -119,6 +128,23 @@ mod armed {
         let mut seen = Vec::new();
         rewrite::for_each_learnt(|behind| seen.push(behind));
         assert!(seen.contains(&(listed + 2)) && seen.contains(&(learnt + 2)));
+
+        // The same object where it was is rewritten again; another one is executed as it is.
+        let rewritten = figures::REWRITTEN.get();
+        assert_eq!(code_at(learnt, 1), learnt);
+        (0..3).for_each(|_| assert_eq!(run(learnt), own + 1));
+        assert_eq!(figures::REWRITTEN.get(), rewritten + 1);
+        assert_eq!(code_at(learnt, 2), learnt);
+        (0..5).for_each(|_| assert_eq!(run(learnt), own + 2));
+        assert_eq!(code_at(listed, 3), listed);
+        (0..5).for_each(|_| assert_eq!(run(listed), own + 3));
+        // As many bytes as the jump overwrites, and no more: `inc rax`, and then `dec rax`.
+        let short = code_of(0, &[0x0f, 0x05, 0x48, 0xff, 0xc0, 0xc3]);
+        (0..5).for_each(|_| assert_eq!(run(short), own + 1));
+        assert_eq!(code_of(short, &[0x0f, 0x05, 0x48, 0xff, 0xc8, 0xc3]), short);
+        (0..5).for_each(|_| assert_eq!(run(short), own - 1));
+        let learnt = code();
+        (0..5).for_each(|_| assert_eq!(run(learnt), own + 1));
 
         // Forks, threads, execs, mappings.
         let status = std::process::Command::new("/bin/true").status().expect("it runs");

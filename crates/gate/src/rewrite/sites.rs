@@ -1,5 +1,6 @@
 //! The table of sites that trapped.
 
+use super::lock::{Held, Patience};
 use super::moved::{MOVED_BYTES, Moved};
 use super::text::Memory;
 use crate::figures;
@@ -155,32 +156,30 @@ impl Site {
     /// Whether the code behind the site, which has just trapped, is what was moved, or the jump.
     /// Where another object lies there, the site is left alone for ever.
     pub(super) fn is_what_it_was(&self) -> bool {
-        let words = self.words();
-        let [_, _, jump @ ..] = self.jump();
-        // SAFETY: the thread is about to go on there, and the first three bytes of the moved
-        // instructions lie in pages that are mapped while it does: an instruction that crosses
-        // into a page without a mapping was not moved.
-        let now: [u8; 3] = core::array::from_fn(|index| unsafe {
-            ((self.behind() as usize + index) as *const u8).read_volatile()
-        });
-        let there = |index: usize| {
-            // SAFETY: as above.
-            unsafe { ((self.behind() as usize + index) as *const u8).read_volatile() }
-        };
-        let rest = (3..words.length).all(|index| there(index) == words.moved[index & (MOVED_BYTES - 1)]);
-        let first = now == self.overwritten() || now == jump;
-        if rest && first {
+        if self.matches() {
             return true;
         }
-        match self.state() {
-            // A rewriting began or ended while the bytes were read.
-            State::Writing => true,
-            State::Rewritten if rest => true,
-            _ => {
-                self.state.store(State::Never as u32, Release);
-                false
-            }
+        // The bytes may have been read while they were written: nobody writes them under the lock.
+        // Without it they are most likely being written.
+        let Some(_held) = Held::wait(Patience::Bounded) else { return true };
+        if self.state() == State::Writing || self.matches() {
+            return true;
         }
+        self.state.store(State::Never as u32, Release);
+        false
+    }
+
+    fn matches(&self) -> bool {
+        let words = self.words();
+        let [_, _, jump @ ..] = self.jump();
+        let there = |index: usize| {
+            // SAFETY: the thread is about to go on there. The moved instructions were mapped when
+            // they were read; where less is mapped by now, the thread ends in either case.
+            unsafe { ((self.behind() as usize + index) as *const u8).read_volatile() }
+        };
+        let first: [u8; 3] = core::array::from_fn(there);
+        (first == self.overwritten() || first == jump)
+            && (3..words.length).all(|index| words.moved.get(index) == Some(&there(index)))
     }
 
     /// Whether the site's bytes are those that were there at first.
