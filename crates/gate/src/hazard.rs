@@ -10,6 +10,9 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence_of_a_call, fence_of_the_
 
 /// Ranges of one call; a call that needs more holds everything.
 pub const RANGES: usize = 6;
+/// The owner of a slot that nobody but its call will release: asking for the thread's id would cost
+/// a system call.
+pub const ANYBODY: u32 = u32::MAX;
 /// The word of no range.
 const NOTHING: u64 = 0;
 /// Bits of a range's word for its number of pages; the rest is its first page.
@@ -66,9 +69,10 @@ impl Pages {
 
 /// What one call has published. All of it is zero in a slot that is free.
 pub struct Slot {
-    /// Id of the thread.
+    /// Id of the thread, or [`ANYBODY`].
     pub(super) owner: AtomicU32,
-    /// Where the call's frame lies; says later whether the call was left by a jump.
+    /// Where the call's frame lies, which says later whether the call was left by a jump; zero
+    /// where it does not say so.
     pub(super) place: AtomicU64,
     pub(super) ranges: [AtomicU64; RANGES],
     /// 1 while the call holds everything.
@@ -91,15 +95,15 @@ pub struct SlotIndex(pub u32);
 /// The side of a call.
 impl<const SLOTS: usize> Hazards<SLOTS> {
     /// Takes a slot for the thread `owner`, which is not 0, and its frame at `place`. None: all are
-    /// taken. The search begins where the thread's number says, so that threads seldom meet.
+    /// taken. The search begins where the place says, so that threads seldom meet.
     pub fn claim(&self, owner: u32, place: u64) -> Option<SlotIndex> {
         for probe in 0..SLOTS {
-            let index = (owner as usize + probe) % SLOTS;
+            let index = ((place >> 12) as usize).wrapping_add(probe) % SLOTS;
             let free = self.slots.get(index)?;
             if free.owner.load(Ordering::Relaxed) == 0
                 && free.owner.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
-                free.place.store(place, Ordering::Relaxed);
+                free.place.store(place, Ordering::Release);
                 return Some(SlotIndex(index as u32));
             }
         }
@@ -163,14 +167,22 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         if slot.holds_all.load(Ordering::Relaxed) != 0 {
             slot.holds_all.store(0, Ordering::Release);
         }
+        slot.place.store(0, Ordering::Relaxed);
         slot.owner.store(0, Ordering::Release);
+    }
+
+    /// Says that the call's frame will be overwritten while the call lives.
+    pub fn leave_place(&self, index: SlotIndex) {
+        if let Some(slot) = self.slots.get(index.0 as usize) {
+            slot.place.store(0, Ordering::Release);
+        }
     }
 
     /// Ends the holds of calls that will not end them: `gone(owner, place)` knows them.
     pub fn release_of(&self, gone: impl Fn(u32, u64) -> bool) {
         for (index, slot) in self.slots.iter().enumerate() {
             let owner = slot.owner.load(Ordering::Acquire);
-            if owner != 0 && gone(owner, slot.place.load(Ordering::Relaxed)) {
+            if owner != 0 && gone(owner, slot.place.load(Ordering::Acquire)) {
                 self.release(SlotIndex(index as u32));
             }
         }

@@ -5,7 +5,7 @@
 //! or a structure leads on, it is read after it was held.
 
 use crate::entry::Frame;
-use crate::hazard::{Hazards, NoPages, PAGE, Pages, RANGES, Slot, SlotIndex};
+use crate::hazard::{ANYBODY, Hazards, NoPages, PAGE, Pages, RANGES, Slot, SlotIndex};
 use crate::hooks::{self, Incident, Managed};
 use crate::kernel::{Readable, read_words, thread_id};
 use crate::sync::{AtomicU32, AtomicU64};
@@ -91,6 +91,9 @@ pub(crate) fn release(frame: &mut Frame) {
 
 /// What a path must keep that finds its frame overwritten; for [`release_word`].
 pub(crate) fn slot_word(frame: &Frame) -> u64 {
+    if frame.scratch[SLOT] < CROWD {
+        HAZARDS.leave_place(SlotIndex(frame.scratch[SLOT] as u32));
+    }
     frame.scratch[SLOT]
 }
 
@@ -114,14 +117,18 @@ pub(crate) fn release_everything() {
 }
 
 fn claim(frame: &mut Frame) -> Option<SlotIndex> {
-    let thread = thread_id();
+    let owner = match frame.saved[0] as u32 {
+        // The process leaves this memory where the call succeeds: its parent ends the hold.
+        raw::__NR_execve | raw::__NR_execveat => thread_id(),
+        _ => ANYBODY,
+    };
     let place = &raw const *frame as u64;
     frame.scratch[COOKIE] = MAGIC ^ place;
-    HAZARDS.claim(thread, place).or_else(|| {
+    HAZARDS.claim(owner, place).or_else(|| {
         // A handler that leaves a call by a jump leaves its slot. Such a call's frame has been
-        // overwritten by now, or will be.
-        HAZARDS.release_of(|owner, other| owner == thread && other != place && is_overwritten(other, place));
-        HAZARDS.claim(thread, place)
+        // overwritten by now, or will be; that of a call that lives has its cookie.
+        HAZARDS.release_of(|_, other| other != 0 && is_overwritten(other, place));
+        HAZARDS.claim(owner, place)
     })
 }
 
