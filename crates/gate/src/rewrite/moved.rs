@@ -11,7 +11,7 @@ pub(super) const OVERWRITTEN: usize = 3;
 /// Room for what is moved: at most two bytes of shorter instructions and one of the longest.
 pub(super) const MOVED_BYTES: usize = 32;
 /// Bytes on either side of a site in which jumps are looked for.
-const AROUND: usize = 8192;
+const AROUND: usize = 4096;
 /// How far a jump of two bytes reaches.
 const NEAR: usize = 144;
 /// Bytes before a site from which instructions are decoded until they fall in step.
@@ -147,8 +147,9 @@ fn is_jumped_into(text: &[u8], site: usize) -> bool {
             _ => at += 1,
         }
     }
-    // Before it they are not: runs that end at the site have most likely found them.
-    (0..RUNS).any(|run| run_meets(text, site.saturating_sub(RUN_UP) + run, site, &near))
+    // Before it they are not: where bytes look like such a jump, runs that end at the site tell.
+    (site.saturating_sub(NEAR)..site).any(near)
+        && (0..RUNS).any(|run| run_meets(text, site.saturating_sub(RUN_UP) + run, site, &near))
 }
 
 /// Whether instructions decoded from `start` on end at the site, and one of them is `near`.
