@@ -7,7 +7,7 @@
 //!
 //! The bytes behind the site are the beginning of other instructions. Those are copied into the
 //! trampoline at the site's *first* trap, and from then on every call of the site goes on in the
-//! copy. So no thread ever stands on the bytes that are overwritten later ([`lead`]).
+//! copy. So no thread ever stands on the bytes that are overwritten later.
 //!
 //! Everything here runs in the handler of SIGSYS, with all signals blocked.
 

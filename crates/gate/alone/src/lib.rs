@@ -5,7 +5,7 @@
 //!
 //! All of this holds with `panic = "abort"` (the profile `agent`). In others the crate is compiled
 //! with `std`, for the lints alone.
-#![cfg_attr(panic = "abort", no_std)]
+#![cfg_attr(all(panic = "abort", target_arch = "x86_64"), no_std)]
 
 #[cfg(all(target_arch = "x86_64", panic = "abort"))]
 mod bytes;

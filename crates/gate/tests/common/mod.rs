@@ -39,6 +39,17 @@ pub fn object() -> &'static Path {
     })
 }
 
+/// Whether calls trap here: not in gVisor, nor before Linux 5.11. Notes the skip where they do not.
+pub fn is_dispatched() -> bool {
+    let mut command = Command::new("/bin/true");
+    let output = run(command.env("LD_PRELOAD", object()).env("FOLIOSWAP_GATE", "print"));
+    let there = figures(&output).is_some_and(|figures| figures.trapped > 0);
+    if !there {
+        folioswap_test_support::skipping::note("there is no Syscall User Dispatch");
+    }
+    there
+}
+
 /// A program of `tests/programs`, compiled.
 pub fn program(name: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
