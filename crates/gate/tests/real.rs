@@ -124,8 +124,10 @@ fn node() {
         r#"node -e '
 const a = []; for (let i = 0; i < 100000; i++) a.push({ i, s: String(i) });
 console.log(a.length, JSON.stringify(a).length);
-require("child_process").execFile("echo", ["child"], (e, out) => console.log(out));
-require("fs").readFile("/proc/self/comm", "utf8", (e, t) => console.log(t.length > 0));'"#,
+require("child_process").execFile("echo", ["child"], (e, out) => {
+  console.log(out);
+  require("fs").readFile("/proc/self/comm", "utf8", (e, t) => console.log(t.length > 0));
+});'"#,
     );
 }
 
