@@ -43,6 +43,15 @@ fn threads_begin_are_cancelled_and_fork() {
 }
 
 #[test]
+fn an_unwinder_finds_its_way_out() {
+    if Command::new("g++").arg("--version").output().is_err() {
+        folioswap_test_support::skipping::note("g++ is not installed");
+        return;
+    }
+    check("unwinding", &[], &[]);
+}
+
+#[test]
 fn signals_at_a_thousand_a_second_arrive() {
     check("signals", &[], &[by_length(100, 3000)]);
 }

@@ -53,15 +53,19 @@ pub fn is_dispatched() -> bool {
 /// A program of `tests/programs`, compiled.
 pub fn program(name: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+    let (source, compiler) = match source.exists() {
+        true => (source, "gcc"),
+        false => (source.with_extension("cc"), "g++"),
+    };
     let built = scratch().join(format!("{name}-{}{}", std::process::id(), options.concat()));
-    let status = Command::new("gcc")
+    let status = Command::new(compiler)
         .args(["-w", "-O1", "-pthread", "-o"])
         .arg(&built)
         .arg(source)
         .args(options)
         .arg("-lrt")
         .status()
-        .expect("gcc is installed");
+        .expect("a compiler is installed");
     assert!(status.success(), "{name} compiles");
     built
 }
