@@ -2,7 +2,7 @@
 //! a time, so the pager gives up what it has registered there.
 //!
 //! The evictor alone registers memory, and only the pager has its userfaultfd. So a thread of the
-//! program takes the cell of [`Demand`](crate::engine::demand::Demand), which keeps the range
+//! program takes the cell of `Demand` (`engine/demand.rs`), which keeps the range
 //! resident; it waits until no batch is under way that does not know that, brings back what is
 //! away, and leaves its demand. The evictor unregisters the range with the handler outside of its
 //! round, and nothing is registered until that thread has registered the range itself.
