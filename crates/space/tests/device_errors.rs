@@ -14,7 +14,10 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{Errno, pwrite};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 #[repr(align(4096))]
 struct Run([Page; 16]);
@@ -148,6 +151,12 @@ fn what_cannot_be_read_is_named_page_by_page() {
     give_up(&space, &folio);
 }
 
+/// Whether the thread whose `/proc/PID/task/TID/stat` this is sleeps.
+fn sleeps(stat: &Path) -> bool {
+    let text = std::fs::read_to_string(stat).unwrap();
+    text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+}
+
 /// The page is damaged on its way and right on the medium: the second read is believed, by its
 /// checksum, and counted.
 #[test]
@@ -158,21 +167,23 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
     let (folio, run) = (entries(&space), Run::new(3));
     space.write_run(&folio, run.0.as_flattened(), DeviceMask::ALL).unwrap();
     ftruncate(&file, 0).unwrap();
-    // The page comes back during the pause after the first failure.
+    // The page comes back during the pause after the first failure, in which this thread sleeps.
+    let reader = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap()).join("stat");
     let mut read = Run::new(0);
-    for attempt in 0.. {
-        assert!(attempt < 200, "the second attempt never met the mended device");
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed().as_secs() < 60, "the second attempt never met the mended device");
         ftruncate(&file, 0).unwrap();
-        let mender = std::thread::spawn({
-            let (file, run) = (file.try_clone().unwrap(), Run::new(3));
-            move || {
-                std::thread::sleep(std::time::Duration::from_micros(400));
-                pwrite(&file, run.0.as_flattened(), 0).unwrap();
-            }
-        });
+        let is_over = AtomicBool::new(false);
         let mut bad = 0;
-        space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |_, _| bad += 1);
-        mender.join().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) && !sleeps(&reader) {}
+                pwrite(&file, run.0.as_flattened(), 0).unwrap();
+            });
+            space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |_, _| bad += 1);
+            is_over.store(true, Relaxed);
+        });
         let retries = space.take_read_retries();
         // A page that is called bad may have come a moment later.
         assert!(bad > 0 || read.0 == run.0, "what is called right is right");
