@@ -151,9 +151,12 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.crowd.fetch_sub(1, Ordering::Release);
     }
 
-    /// Forgets the holds of other threads in the child of a fork, which has none.
-    pub fn forget_crowd(&self) {
+    /// Forgets, in the child of a fork, the holds of other threads and what the evictor was about
+    /// to take: the child has neither of them. (The evictor stands still over a fork, or takes
+    /// nothing of the child's.)
+    pub fn forget_others(&self) {
         self.crowd.store(0, Ordering::Release);
+        self.announced.store(NOTHING, Ordering::Release);
     }
 
     /// Ends a call's hold.

@@ -113,7 +113,7 @@ pub(crate) fn release_process(process: u32) {
 /// Ends all holds in the child of a fork: its parent's threads have them.
 pub(crate) fn release_everything() {
     HAZARDS.release_of(|_, _| true);
-    HAZARDS.forget_crowd();
+    HAZARDS.forget_others();
 }
 
 fn claim(frame: &mut Frame) -> Option<SlotIndex> {

@@ -187,8 +187,11 @@ pub(crate) extern "C" fn after_same_stack(frame: &mut Frame) {
         // SAFETY: only this thread has made a slot with its number, and it is in one vfork at most.
         let words = unsafe { slot.words.get().read() };
         frame.goes_on = words.goes_on;
-        // The child of a vfork leaves memory by an exec, which does not return, or by its end.
-        pins::release_process(frame.call[0] as u32);
+        // The child of a vfork leaves memory by an exec, which does not return, or by its end. A
+        // failure is no process: EPERM's word would name the calls that belong to nobody.
+        if let Ok(child) = outcome(frame.call[0]) {
+            pins::release_process(child as u32);
+        }
         pins::release_word(words.hold);
         KEPT.write(words.kept);
         slot.state.store(FREE, Release);

@@ -58,8 +58,8 @@ pub fn for_each_learnt(mut see: impl FnMut(u64)) {
 /// No thread may be executing instructions within 16 bytes behind the site: the call belongs
 /// before the object's code runs, or before there are other threads.
 pub unsafe fn rewrite_listed(behind: u64) -> State {
-    let mask = crate::kernel::set_mask(!0);
     let Some(site) = sites::find_or_add(behind) else { return State::Never };
+    let mask = crate::kernel::set_mask(!0);
     if site.state() == State::New {
         prepare(site);
     }
