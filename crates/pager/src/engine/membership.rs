@@ -66,12 +66,23 @@ impl Engine {
     /// have one copy: the agent and the memories of the group. Cost: three looks at page tables,
     /// 5 ns for each page that is there.
     pub(crate) fn shared_of_all_bytes(&self) -> u64 {
-        let at = |start: usize, bytes: usize| Range { start, end: start + bytes.next_multiple_of(PAGE) };
-        let decisions = at(core::ptr::from_ref(self.decisions()) as usize, Decisions::BYTES);
-        let segment = at(core::ptr::from_ref(self.segment()) as usize, Segment::BYTES);
         let pagemap = self.descriptors.pagemap.load(Relaxed);
         let resident = |range: Range| pagemap::file_bytes(pagemap, range.start, range.end).unwrap_or(0);
+        let [decisions, segment] = self.memories_of_group();
         [image::range(), decisions, segment].into_iter().map(resident).sum()
+    }
+
+    /// Where the memories of the group lie in this process; nowhere before it has joined.
+    pub(crate) fn memories_of_group(&self) -> [Range; 2] {
+        let at = |start: usize, bytes: usize| match start {
+            0 => Range { start, end: start },
+            _ => Range { start, end: start + bytes.next_multiple_of(PAGE) },
+        };
+        let membership = &self.membership;
+        [
+            at(membership.decisions.load(Acquire) as usize, Decisions::BYTES),
+            at(membership.segment.load(Acquire) as usize, Segment::BYTES),
+        ]
     }
 
     /// This process's seat in the group.

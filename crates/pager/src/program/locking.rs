@@ -1,6 +1,6 @@
 //! mlockall(2) with MCL_CURRENT: the program's memory is locked, and none of the engine's. The
 //! kernel would lock the compressed store and make all that is mapped for it resident, which is
-//! more than the limit.
+//! more than the limit, and the memories of the group, 13 MiB that are charged to no process.
 
 use crate::engine::Engine;
 use crate::engine::descriptors;
@@ -68,9 +68,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `each` with the parts of a range that are not the engine's own.
+    /// Calls `each` with the parts of a mapping that are neither the engine's own nor the group's.
     fn for_program_parts(&self, start: usize, end: usize, each: impl FnMut(Range)) {
-        self.arena.for_gaps(start, end.min(ADDRESS_END), each);
+        let is_of_group = |memory: Range| memory.start <= start && end <= memory.end;
+        if !self.memories_of_group().into_iter().any(is_of_group) {
+            self.arena.for_gaps(start, end.min(ADDRESS_END), each);
+        }
     }
 }
 
