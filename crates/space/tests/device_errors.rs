@@ -178,7 +178,9 @@ fn a_read_that_succeeds_when_tried_again_loses_nothing() {
         let mut bad = 0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_over.load(Relaxed) && !sleeps(&reader) {}
+                while !is_over.load(Relaxed) && !sleeps(&reader) {
+                    std::thread::yield_now();
+                }
                 pwrite(&file, run.0.as_flattened(), 0).unwrap();
             });
             space.read_run(&folio, FileSlot::new(0).unwrap(), &mut read.0, |_, _| bad += 1);
