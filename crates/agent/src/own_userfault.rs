@@ -4,12 +4,9 @@ use crate::libc;
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_ulong};
+use folioswap_pager::kernel::uffd;
 use linux_raw_sys::errno::EBUSY;
-use linux_raw_sys::general as raw;
-
-/// `_IOWR(UFFDIO, _UFFDIO_REGISTER, struct uffdio_register)`.
-const REGISTER: u32 =
-    3 << 30 | (size_of::<raw::uffdio_register>() as u32) << 16 | raw::UFFDIO << 8 | raw::_UFFDIO_REGISTER;
+use linux_raw_sys::general::uffdio_register;
 
 /// ioctl(2). Its third argument is passed on whether the caller has filled its place or not.
 ///
@@ -22,12 +19,12 @@ pub unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: us
         unsafe { next!(ioctl: fn(c_int, c_ulong, usize) -> c_int)(descriptor, request, argument) }
     };
     let result = call();
-    if request as u32 != REGISTER || result == 0 || libc::errno() != EBUSY as i32 {
+    if request as u32 != uffd::REGISTER || result == 0 || libc::errno() != EBUSY as i32 {
         return result;
     }
     let Some(engine) = engine() else { return result };
     // The kernel has looked at the range, which is then valid: it belongs to another userfaultfd.
     // SAFETY: the kernel has just read the structure.
-    let range = unsafe { (*(argument as *const raw::uffdio_register)).range };
+    let range = unsafe { (*(argument as *const uffdio_register)).range };
     engine.leave_to_program(range.start as usize, range.start.saturating_add(range.len) as usize, call)
 }

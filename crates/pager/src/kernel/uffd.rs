@@ -19,7 +19,8 @@ const fn ior(nr: u32, size: usize) -> u32 {
 
 const API: u32 = iowr(raw::_UFFDIO_API, size_of::<raw::uffdio_api>());
 
-const REGISTER: u32 = iowr(raw::_UFFDIO_REGISTER, size_of::<raw::uffdio_register>());
+/// The request by which memory is registered.
+pub const REGISTER: u32 = iowr(raw::_UFFDIO_REGISTER, size_of::<raw::uffdio_register>());
 
 const UNREGISTER: u32 = ior(raw::_UFFDIO_UNREGISTER, size_of::<raw::uffdio_range>());
 
