@@ -391,7 +391,7 @@ impl Evictor {
         let grace = grace(self.engine.least_limit());
         let until_full =
             (headroom.saturating_add(grace) as u128 * 1_000_000_000 / TOUCH_BYTES_PER_SECOND as u128) as u64;
-        let idle_ns = now.saturating_sub(self.survey.idle_since_ns);
+        let idle_ns = self.survey.idle_ns(now);
         if idle_ns > IDLE_NS {
             return until_full.clamp(10_000_000, 4 * INTERVAL_MAX_NS);
         }

@@ -48,7 +48,7 @@ impl Evictor {
             && engine.member().wake.load(Relaxed) == last.wake
             && engine.mappings.scan_wanted.load(Relaxed) == 0
             && engine.decisions().state() == GroupState::Running
-            && now.saturating_sub(self.survey.idle_since_ns) > IDLE_NS
+            && self.survey.idle_ns(now) > IDLE_NS
             && now < last.at_ns + ROUND_NS;
         if !rests {
             return None;

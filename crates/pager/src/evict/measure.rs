@@ -25,7 +25,7 @@ const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 const UNTOLD_BYTES: u64 = 1 << 20;
 
 /// A relative copies inherited pages, the engine's tables first, faster than others can make room
-/// for them: 12 children at a time took 57 to 69 MiB within 48, and with this reserve 54 to 61.
+/// for them: 12 children at a time took 57 to 69 MiB within 48, and with this reserve 51 to 59.
 const RELATIVE_BYTES: u64 = 640 << 10;
 
 /// The time between two readings of values that cost more to read, or change slowly.
@@ -67,7 +67,7 @@ impl Evictor {
             self.survey.faults_seen = faults;
             self.survey.size = size;
         }
-        let is_idle = !engine.is_engaged() && now.saturating_sub(self.survey.idle_since_ns) > IDLE_NS;
+        let is_idle = !engine.is_engaged() && self.survey.idle_ns(now) > IDLE_NS;
         let slow = self.survey.slow_due.take(now, if is_idle { SLOW_IDLE_NS } else { SLOW_NS });
         let has_shmem = !engine.embedded.is_on();
         if has_shmem
@@ -109,7 +109,7 @@ impl Evictor {
         let evictable =
             if has_some { self.survey.size.anonymous.saturating_sub(engine.own_bytes()) } else { 0 };
         me.evictable_bytes.store(evictable, Relaxed);
-        me.active.store(u32::from(now - self.survey.idle_since_ns < IDLE_NS), Relaxed);
+        me.active.store(u32::from(self.survey.idle_ns(now) < IDLE_NS), Relaxed);
     }
 
     /// The bytes that a process with relatives is charged beyond what it has.

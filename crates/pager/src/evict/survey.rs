@@ -58,6 +58,11 @@ impl Survey {
             count_next_ns: 0,
         }
     }
+
+    /// For how long the process has done nothing at `now_ns`, in nanoseconds.
+    pub(crate) fn idle_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.idle_since_ns)
+    }
 }
 
 /// When memory that relatives share is measured.
