@@ -49,7 +49,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 PROGRAMS = {**LANGUAGES, **COMPILED, **TOOLS, **SCIENCE, **SERVERS, **REAL}
 SHORT = ["perl", "gcc-large", "sort-unique", "python-fork", "bash", "cpp"]
-PARTS = {"half": 2, "quarter": 4}
+# The need is divided by the first number, and --timeout by the second.
+PARTS = {"half": (2, 1), "quarter": (4, 3)}
 # The status with which folioswap ends when it refuses to run a program, or must end it.
 OWN_STATUS = 125
 
@@ -70,14 +71,13 @@ class Runner:
         os.mkdir(place)
         return place, make(place, self.options.scale)
 
-    def run(self, place, command, limit=None, part=1):
+    def run(self, place, command, limit=None, haste=1):
         """One run: the figures of `measure`, the output's hash, and what was said on standard error."""
-        timeout = self.options.timeout / max(1, part - 1)
         if limit is not None:
             command = [self.folioswap, "run", "-m", str(limit), *self.options.option, "--", *command]
         group = Groups(None)
         try:
-            result = measure(command, group, place, timeout, every=0.005 if limit is None else 0.1)
+            result = measure(command, group, place, self.options.timeout / haste, every=0.005 if limit is None else 0.1)
         finally:
             group.close()
         with open(os.path.join(place, "out"), "rb") as file:
@@ -116,8 +116,8 @@ def fill(row, runner):
         row["skipped"] = f"alone: status {alone['status']}: {alone['said'][-200:]}" if alone["status"] else "two runs alone differ in output"
         return
     row |= {"need": max(alone["peak"], again["peak"]), "wall": min(alone["wall"], again["wall"]), "cells": {}}
-    for part, divisor in PARTS.items():
-        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096, divisor)
+    for part, (divisor, haste) in PARTS.items():
+        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096, haste)
         word, said = verdict(run, {"wall": row["wall"], "output": alone["output"]})
         row["cells"][part] = {"verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
     shutil.rmtree(place, ignore_errors=True)
