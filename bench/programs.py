@@ -4,14 +4,15 @@ it was right.
 
     alone       no limit; its peak of resident memory is the need (a memory cgroup, version 1, only to measure it)
     half        `folioswap run -m NEED/2`, defaults otherwise
-    quarter     `folioswap run -m NEED/4`
+    quarter     `folioswap run -m NEED/4`; 8M, the least that folioswap takes, for a need below 32 MiB
 
 The output is compared with that of the run alone. A cell is one of
 
     right 1.8x         ended with status 0 and the same output, in 1.8 times the time of the run alone
     refused            folioswap refused to run it (status 125), with the reason below the table
     ended 3.2 s        folioswap ended it after so long, and said why (below the table)
-    out of time        still running after --timeout
+    out of time        still running after --timeout; at a half it is run again with `--thrashing end`, and when that
+                       ended it is behind it: *out of time; ended 11.2 s*
     status N           the program itself failed
     WRONG OUTPUT       the one thing that must never be
 
@@ -51,6 +52,8 @@ PROGRAMS = {**LANGUAGES, **COMPILED, **TOOLS, **SCIENCE, **SERVERS, **REAL}
 SHORT = ["perl", "gcc-large", "sort-unique", "python-fork", "bash", "cpp"]
 # The need is divided by the first number, and --timeout by the second.
 PARTS = {"half": (2, 1), "quarter": (4, 3)}
+# The least limit that folioswap takes.
+LEAST = 8 << 20
 # The status with which folioswap ends when it refuses to run a program, or must end it.
 OWN_STATUS = 125
 
@@ -71,10 +74,10 @@ class Runner:
         os.mkdir(place)
         return place, make(place, self.options.scale)
 
-    def run(self, place, command, limit=None, haste=1):
+    def run(self, place, command, limit=None, haste=1, options=()):
         """One run: the figures of `measure`, the output's hash, and what was said on standard error."""
         if limit is not None:
-            command = [self.folioswap, "run", "-m", str(limit), *self.options.option, "--", *command]
+            command = [self.folioswap, "run", "-m", str(limit), *self.options.option, *options, "--", *command]
         group = Groups(None)
         try:
             result = measure(command, group, place, self.options.timeout / haste, every=0.005 if limit is None else 0.1)
@@ -116,10 +119,16 @@ def fill(row, runner):
         row["skipped"] = f"alone: status {alone['status']}: {alone['said'][-200:]}" if alone["status"] else "two runs alone differ in output"
         return
     row |= {"need": max(alone["peak"], again["peak"]), "wall": min(alone["wall"], again["wall"]), "cells": {}}
+    expected = {"wall": row["wall"], "output": alone["output"]}
     for part, (divisor, haste) in PARTS.items():
-        run = runner.run(place, command, row["need"] // divisor // 4096 * 4096, haste)
-        word, said = verdict(run, {"wall": row["wall"], "output": alone["output"]})
-        row["cells"][part] = {"verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
+        limit = max(row["need"] // divisor // 4096 * 4096, LEAST)
+        run = runner.run(place, command, limit, haste)
+        word, said = verdict(run, expected)
+        row["cells"][part] = {"limit": limit, "verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
+        if run["timeout"] and part == "half":
+            ended = runner.run(place, command, limit, haste, ["--thrashing", "end"])
+            word_of_end, said = verdict(ended, expected)
+            row["cells"][part] |= {"verdict": f"{word}; {word_of_end}", "said": said, "end_wall": ended["wall"]}
     shutil.rmtree(place, ignore_errors=True)
 
 
@@ -146,7 +155,9 @@ def summary(rows):
         words = {}
         for row in done:
             word = row["cells"][part]["verdict"]
+            word, ended, _ = word.partition("; ended")
             word = word.split()[0] if word.startswith(("right", "ended", "status")) else word
+            word += ", but ended with --thrashing end" if ended else ""
             words[word] = words.get(word, 0) + 1
         counts.append(f"{part}: " + ", ".join(f"{count} {word}" for word, count in sorted(words.items(), key=lambda pair: -pair[1])))
     return f"{len(done)} programs ({'; '.join(counts)}); {len(rows) - len(done)} skipped."

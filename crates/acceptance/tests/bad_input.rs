@@ -127,6 +127,18 @@ fn page_clusters_that_are_none() {
     assert!(run_folioswap(&["run", "--memory", "64M", "--page-cluster", "0", "--", "true"]).status.success());
 }
 
+#[test]
+fn what_thrashing_cannot_do() {
+    let scratch = ScratchDirectory::new("thrashing");
+    let marker = scratch.file("started").display().to_string();
+    for value in ["stop", "", "10s"] {
+        let option = format!("--thrashing={value}");
+        let output = run_folioswap(&["run", "--memory", "64M", &option, "--", "touch", &marker]);
+        refused(&output, 125, &["--thrashing", "tell", "end"]);
+        assert!(!Path::new(&marker).exists(), "{value}: the program was started");
+    }
+}
+
 /// Directories that cannot hold a swap file: each message names the directory and the option.
 #[test]
 fn swap_directories_that_are_none() {

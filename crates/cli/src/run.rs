@@ -18,7 +18,7 @@ pub mod memory;
 mod outputs;
 
 use self::{
-    arguments::{AdviseArguments, RunArguments, StatsArgument},
+    arguments::{AdviseArguments, GroupArguments, RunArguments, StatsArgument},
     defaults::Asked,
     memory::MemoryArgument,
 };
@@ -78,7 +78,8 @@ pub fn run(arguments: RunArguments, inherited: &Inherited) -> Result<i32, Error>
 pub fn advise(arguments: AdviseArguments, inherited: &Inherited) -> Result<i32, Error> {
     let asked = defaults::complete(Asked { group: arguments.group, stats: None })?;
     let arguments = RunArguments {
-        group: asked.group,
+        // The table is of a whole run, however slow.
+        group: GroupArguments { thrashing: None, ..asked.group },
         stats_json: arguments.stats_json,
         command: arguments.command,
         ..RunArguments::default()
@@ -169,6 +170,7 @@ fn prepare(
         scope,
         folio_orders,
         page_cluster: arguments.group.page_cluster(),
+        when_thrashing: arguments.group.thrashing.unwrap_or_default().into(),
         description: Description::new(arguments.name.as_deref(), &arguments.command)
             .with_weight(arguments.weight.unwrap_or(WEIGHT_DEFAULT)),
         memory,

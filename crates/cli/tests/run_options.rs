@@ -216,17 +216,33 @@ fn advice_for_a_program_that_fits_says_so() {
     assert!(text.contains("this limit costs nothing"), "{text}");
 }
 
-/// A program that only waits for pages, for longer than the watch needs.
+/// Only waits for pages, for longer than the watch needs.
+const THRASHER: &str = "import time, random\nb = bytearray(random.Random(1).randbytes(1 << 20)) * 96\nend = time.time() + 25\n\
+                        r = random.Random(2)\nwhile time.time() < end: b[r.randrange(len(b))] = 1";
+
 #[test]
 fn a_run_that_thrashes_is_told_once_what_it_needs() {
     let scratch = Scratch::new("thrash");
-    let program = "import time, random\nb = bytearray(random.Random(1).randbytes(1 << 20)) * 96\nend = time.time() + 25\n\
-                   r = random.Random(2)\nwhile time.time() < end: b[r.randrange(len(b))] = 1";
-    let run = folioswap(&["run", "-m", "40M", "python3", "-c", program], &scratch).output();
+    let run = folioswap(&["run", "-m", "40M", "python3", "-c", THRASHER], &scratch).output();
     let (status, _, text) = texts(&run.expect("it starts"));
     assert_eq!(status, 0, "{text}");
     assert_eq!(text.matches("it does little but wait for pages").count(), 1, "{text}");
     assert!(text.contains("to run well"), "{text}");
+}
+
+#[test]
+fn a_run_that_thrashes_is_ended_where_that_is_asked_for() {
+    let scratch = Scratch::new("thrash-end");
+    let json = scratch.0.join("stats.json");
+    let options = ["run", "-m", "40M", "--thrashing", "end", "--stats-json", json.to_str().expect("text")];
+    let run = folioswap(&[&options[..], &["python3", "-c", THRASHER]].concat(), &scratch).output();
+    let (status, _, text) = texts(&run.expect("it starts"));
+    assert_eq!((status, text.lines().count()), (137, 1), "{text}");
+    for words in ["it does little but wait for pages", "to run well", "ended CMD", "--thrashing end"] {
+        assert!(text.contains(words), "no '{words}' in {text}");
+    }
+    let json = std::fs::read_to_string(json).expect("statistics");
+    assert!(json.contains("\"end\": \"thrashed\"") || json.contains("\"end\":\"thrashed\""), "{json}");
 }
 
 #[test]

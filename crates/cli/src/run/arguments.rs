@@ -9,6 +9,7 @@ use clap::{
 };
 use folioswap_group::decisions::{Failures, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
 use folioswap_supervisor::{
+    course::thrashing::WhenThrashing,
     size,
     swap_option::{self, SwapOption},
 };
@@ -28,6 +29,9 @@ Examples:
         compressed memory only, no file
   folioswap run -m 1G --swap zram,prio=1 \\
                 --swap file:/var/tmp,size=20G,prio=0 -- ./job
+  folioswap run -m 1G --thrashing end -- ./nightly
+        rather no result than one after hours: ended after ten seconds in
+        which it did little but wait, with the limit that it needs
   folioswap run --profile build -- make -j8
         as [profile.build] of the configuration file says
   folioswap run -m 1G --trace job.trace -- ./job
@@ -42,9 +46,9 @@ Exit status:
   125         folioswap refused (bad option, no userfaultfd, CMD static or
               set-user-id, ...), or its supervisor was killed
   126, 127    CMD cannot be executed; CMD was not found
-  137         nothing was left to swap to, or what cannot be swapped is above
-              the limit (one message says which; \"end\" in the JSON tells it
-              from somebody's SIGKILL)
+  137         nothing was left to swap to, what cannot be swapped is above
+              the limit, or --thrashing end (one message says which; \"end\"
+              in the JSON tells it from somebody's SIGKILL)
 
 `run` returns when CMD ends. Processes that CMD leaves behind keep running
 within the limit under the supervisor, which ends with the last of them.
@@ -78,6 +82,25 @@ impl From<ScopeArgument> for Scope {
         match scope {
             ScopeArgument::Total => Scope::Total,
             ScopeArgument::Resident => Scope::Resident,
+        }
+    }
+}
+
+/// What `--thrashing` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ThrashingArgument {
+    /// Say it once, with the limit that would be enough, and go on
+    #[default]
+    Tell,
+    /// End CMD and all that it started, with the same words and status 137
+    End,
+}
+
+impl From<ThrashingArgument> for WhenThrashing {
+    fn from(argument: ThrashingArgument) -> WhenThrashing {
+        match argument {
+            ThrashingArgument::Tell => WhenThrashing::Tell,
+            ThrashingArgument::End => WhenThrashing::End,
         }
     }
 }
@@ -152,6 +175,9 @@ pub struct GroupArguments {
     /// the page alone [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(PAGE_CLUSTER_MAX)))]
     pub page_cluster: Option<u32>,
+    /// What to do about a run that for 10 s does little but wait for pages [default: tell]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub thrashing: Option<ThrashingArgument>,
     /// Take what is not given here from [profile.NAME] of a configuration file
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,

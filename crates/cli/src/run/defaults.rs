@@ -21,8 +21,18 @@ const FILE_NAME: &str = "folioswap.toml";
 /// The table of profiles.
 const PROFILE: &str = "profile";
 /// The keys of a file and of a profile.
-const KEYS: [&str; 9] =
-    ["memory", "memory-scope", "swap", "swap-dir", "swap-max", "swap-tiers", "thp", "page-cluster", "stats"];
+const KEYS: [&str; 10] = [
+    "memory",
+    "memory-scope",
+    "swap",
+    "swap-dir",
+    "swap-max",
+    "swap-tiers",
+    "thp",
+    "page-cluster",
+    "thrashing",
+    "stats",
+];
 
 /// Why environment or files were not understood.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +114,7 @@ impl Asked {
             swap_tiers: ours.swap_tiers.or(their_tiers),
             thp: ours.thp.or(theirs.thp),
             page_cluster: ours.page_cluster.or(theirs.page_cluster),
+            thrashing: ours.thrashing.or(theirs.thrashing),
             profile: ours.profile,
         };
         Asked { group, stats: self.stats.or(other.stats) }
@@ -301,6 +312,7 @@ fn read_key(asked: &mut Asked, name: &str, value: &Value) -> Result<(), String> 
             let number = number.filter(|number| *number <= most);
             group.page_cluster = Some(number.ok_or_else(|| format!("give a whole number from 0 to {most}"))?);
         }
+        "thrashing" => group.thrashing = Some(one_of(text()?)?),
         "stats" => asked.stats = Some(stats(text()?)?),
         unknown => {
             let meant = suggestion::did_you_mean(unknown, &KEYS);

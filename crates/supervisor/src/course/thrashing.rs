@@ -1,5 +1,4 @@
-//! The one line for a run that thrashes: it does little but wait for pages that it had a moment
-//! ago.
+//! The verdict on a run that thrashes: it does little but wait for pages that it had a moment ago.
 
 use folioswap_group::units::PAGE_SIZE;
 use std::{
@@ -16,6 +15,16 @@ const WAITED_PERCENT: u128 = 50;
 /// The pages that came back, as a part of the limit's: for limits of less than a few GiB that many
 /// times the limit comes back before the window ends.
 const CAME_BACK_PART: u64 = 4;
+
+/// What is done about a run that thrashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenThrashing {
+    /// One line says so, and the run goes on.
+    #[default]
+    Tell,
+    /// The group is ended, and the line says so too.
+    End,
+}
 
 /// The sums of a group at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

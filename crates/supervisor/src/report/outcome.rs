@@ -19,6 +19,8 @@ pub enum Outcome {
     UnmanagedAboveLimit,
     /// The group was ended because a pager could not go on.
     PagerFailed,
+    /// The group was ended because it did little but wait for pages, and that was asked for.
+    Thrashed,
 }
 
 impl Outcome {
@@ -38,7 +40,9 @@ impl Outcome {
         match self {
             Outcome::Exited(status) => status,
             Outcome::Signalled(signal) => 128 + signal,
-            Outcome::OutOfSwap | Outcome::UnmanagedAboveLimit | Outcome::PagerFailed => STATUS_OUT_OF_MEMORY,
+            Outcome::OutOfSwap | Outcome::UnmanagedAboveLimit | Outcome::PagerFailed | Outcome::Thrashed => {
+                STATUS_OUT_OF_MEMORY
+            }
         }
     }
 
@@ -58,6 +62,7 @@ impl Outcome {
             Outcome::OutOfSwap => "out_of_swap",
             Outcome::UnmanagedAboveLimit => "unmanaged_above_limit",
             Outcome::PagerFailed => "pager_failed",
+            Outcome::Thrashed => "thrashed",
         }
     }
 }
@@ -72,6 +77,7 @@ impl Display for Outcome {
                 write!(f, "ended, since what cannot be swapped was above the limit")
             }
             Outcome::PagerFailed => write!(f, "ended, since a pager failed"),
+            Outcome::Thrashed => write!(f, "ended, since it did little but wait for pages"),
         }
     }
 }

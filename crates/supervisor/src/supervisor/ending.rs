@@ -21,7 +21,7 @@ use std::io;
 const NEVER_MANAGED: &str = "folioswap: CMD ran without being managed: the agent was not loaded into it, or could not join; \
                              nothing of it was swapped\n";
 /// What the message says of the processes that end with the group.
-const ENDED: &str = "ended CMD and everything that it started";
+pub(super) const ENDED: &str = "ended CMD and everything that it started";
 
 impl Supervisor {
     /// Ends the group because it is out of memory, as this member has reported and as we see too.

@@ -29,7 +29,7 @@ mod weights;
 use crate::{
     STATUS_REFUSED,
     clusters::Clusters,
-    course::Course,
+    course::{Course, thrashing::WhenThrashing},
     devices::{PreparedDevices, networks::Networks},
     ipc::{
         description::Description,
@@ -99,6 +99,8 @@ pub struct Settings {
     pub folio_orders: FolioOrders,
     /// The readahead from slow devices, as a power of two of pages.
     pub page_cluster: u32,
+    /// What is done about a run that does little but wait.
+    pub when_thrashing: WhenThrashing,
     /// The name, the program and the start, for processes that look.
     pub description: Description,
     /// The memories of the new group.

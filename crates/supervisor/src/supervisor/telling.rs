@@ -1,14 +1,14 @@
 //! What the supervisor gathers to tell its user: the course of the run, and the one line when it
 //! thrashes.
 
-use super::Supervisor;
+use super::{Supervisor, ending::ENDED};
 use crate::{
     course::{
         curve::{Away, Refaulted},
         record::Sample,
-        thrashing::{self, Verdict},
+        thrashing::{self, Verdict, WhenThrashing},
     },
-    report::totals::Levels,
+    report::{outcome::Outcome, totals::Levels},
     size,
 };
 use folioswap_group::{
@@ -74,12 +74,18 @@ impl Supervisor {
             .refaulted()
             .runs_well()
             .map_or_else(String::new, |bytes| format!("; it needs about {} to run well", size::about(bytes)));
-        self.say(&format!(
+        let found = format!(
             "folioswap: within {} it does little but wait for pages: {} came back within the last 10 s, and \
-             {waited_percent} % of the time was spent waiting{needs}\n",
+             {waited_percent} % of the time was spent waiting{needs}",
             size::show(limit),
             size::show(pages.saturating_mul(PAGE_SIZE as u64)),
-        ));
+        );
+        match self.settings.when_thrashing {
+            WhenThrashing::Tell => self.say(&format!("{found}\n")),
+            WhenThrashing::End => {
+                self.end_group(Outcome::Thrashed, &format!("{found}; {ENDED} (--thrashing end)\n"))
+            }
+        }
     }
 
     /// Looks at the course of all members.

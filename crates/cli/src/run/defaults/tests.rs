@@ -1,5 +1,5 @@
 use super::*;
-use crate::run::memory::MemoryArgument;
+use crate::run::{arguments::ThrashingArgument, memory::MemoryArgument};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,8 +44,10 @@ fn no_variable(_: &'static str) -> Option<OsString> {
 fn the_nearer_source_decides() {
     let directory = Directory::new("order");
     let user = directory.file("user.toml", "memory = '64M'\nstats = 'all'\n[profile.p]\nmemory = '96M'\n");
-    let system =
-        directory.file("system.toml", "memory = '32M'\npage-cluster = 5\n[profile.p]\npage-cluster = 1\n");
+    let system = directory.file(
+        "system.toml",
+        "memory = '32M'\npage-cluster = 5\n[profile.p]\npage-cluster = 1\nthrashing = 'end'\n",
+    );
     let files = || [user.clone(), system.clone()].into_iter();
     let of_files = complete_by(Asked::default(), no_variable, files()).expect("read");
     assert_eq!(memory(&of_files), Some(MemoryArgument::Bytes(64 * MIB)));
@@ -53,6 +55,8 @@ fn the_nearer_source_decides() {
     let of_profile = complete_by(with_profile("p"), no_variable, files()).expect("read");
     assert_eq!(memory(&of_profile), Some(MemoryArgument::Bytes(96 * MIB)));
     assert_eq!(of_profile.group.page_cluster, Some(1));
+    assert_eq!(of_profile.group.thrashing, Some(ThrashingArgument::End));
+    assert_eq!(of_files.group.thrashing, None);
     let variable = |name| (name == "FOLIOSWAP_MEMORY").then(|| "25%".into());
     let of_environment = complete_by(with_profile("p"), variable, files()).expect("read");
     assert_eq!(memory(&of_environment), Some(MemoryArgument::Percent(25.0)));
@@ -103,7 +107,7 @@ fn the_users_file_is_where_xdg_says() {
 #[test]
 fn bad_files_are_refused_and_named() {
     let directory = Directory::new("bad");
-    let cases: [(&str, &[&str]); 13] = [
+    let cases: [(&str, &[&str]); 14] = [
         ("memory = 512", &["memory", "in quotes"]),
         ("memory = '1M'", &["memory", "too small", "8M"]),
         ("memroy = '1G'", &["memroy", "did you mean 'memory'?"]),
@@ -111,6 +115,7 @@ fn bad_files_are_refused_and_named() {
         ("memory = '1G", &["TOML parse error", "line 1"]),
         ("swap = ['fiel:/x']", &["swap", "did you mean 'file'?"]),
         ("swap = [1]", &["swap", "in quotes"]),
+        ("thrashing = 'stop'", &["thrashing", "tell, end"]),
         ("page-cluster = 9", &["page-cluster", "from 0 to 5"]),
         ("stats = 'shrot'", &["stats", "did you mean 'short'?"]),
         ("memory-scope = 'all'", &["memory-scope", "total, resident"]),

@@ -329,6 +329,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         scope: if bits & 1 == 0 { Scope::Total } else { Scope::Resident },
         folio_orders: FolioOrders::ALL,
         page_cluster: 3,
+        when_thrashing: Default::default(),
         description: Description::new(None, &["puppet".into()]),
         memory: GroupMemory::create().expect("memory"),
         devices: devices::prepare_for_one(wanted, &Limits::capture()).expect("devices"),
