@@ -1,13 +1,14 @@
 //! What the slow path does before and after a call.
 
-use crate::entry::{Frame, NUMBERS, Path, SLOW};
+use crate::entry::{NUMBERS, Path, SLOW, Slot};
 use crate::kernel::Errno;
-use crate::{hooks, pins, process, rewrite, signals, table};
+use crate::slot::Frame;
+use crate::{altstack, confined, hooks, pins, process, rewrite, signals, slot, table};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw, prctl};
 
 /// Numbers whose calls the gate always looks at.
-const LOOKED_AT: [u32; 24] = [
+const LOOKED_AT: [u32; 27] = [
     raw::__NR_rt_sigaction,
     raw::__NR_rt_sigprocmask,
     raw::__NR_rt_sigreturn,
@@ -30,8 +31,11 @@ const LOOKED_AT: [u32; 24] = [
     raw::__NR_mprotect,
     raw::__NR_brk,
     raw::__NR_madvise,
+    raw::__NR_exit,
     raw::__NR_exit_group,
     raw::__NR_rt_sigtimedwait,
+    raw::__NR_sigaltstack,
+    raw::__NR_seccomp,
 ];
 
 /// Chooses the calls that take the slow path. To be called before the first thread is armed.
@@ -43,7 +47,7 @@ pub(crate) fn choose_slow_calls() {
     }
     if hooks::MANAGED.get().is_some() {
         for (number, slow) in SLOW.iter().enumerate() {
-            if table::operands(number as u64).is_none_or(|operands| !operands.is_empty()) {
+            if table::operands(number as u32).is_none_or(|operands| !operands.is_empty()) {
                 slow.store(1, Relaxed);
             }
         }
@@ -53,26 +57,36 @@ pub(crate) fn choose_slow_calls() {
 
 /// Decides how a call goes on, and prepares its arguments.
 pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
-    let number = frame.saved[0];
+    frame.is_masked = 0;
+    if slot::index_of(frame).is_none() {
+        slot::none_was_free(frame);
+    }
     pins::hold(frame);
-    match number as u32 {
-        _ if number >> 32 != 0 => Path::Ordinary,
+    // The kernel takes a number and `int` arguments as 32 bits.
+    match frame.saved[0] as u32 {
         raw::__NR_rt_sigreturn => signals::before_return(frame),
         raw::__NR_rt_sigaction => signals::before_action(frame),
-        raw::__NR_rt_sigprocmask if frame.saved[1] != raw::SIG_UNBLOCK as u64 => signals::strip(frame, 2),
-        raw::__NR_rt_sigsuspend => signals::strip(frame, 1),
-        raw::__NR_ppoll => signals::strip(frame, 4),
-        raw::__NR_epoll_pwait | raw::__NR_epoll_pwait2 => signals::strip(frame, 5),
-        raw::__NR_pselect6 | raw::__NR_io_pgetevents => signals::strip_nested(frame),
+        raw::__NR_rt_sigprocmask => signals::before_mask(frame),
+        raw::__NR_rt_sigsuspend => signals::before_wait(frame, 1),
+        raw::__NR_ppoll => signals::before_wait(frame, 4),
+        raw::__NR_epoll_pwait | raw::__NR_epoll_pwait2 => signals::before_wait(frame, 5),
+        raw::__NR_pselect6 | raw::__NR_io_pgetevents => signals::before_nested_wait(frame),
         raw::__NR_clone | raw::__NR_clone3 | raw::__NR_fork | raw::__NR_vfork => process::before_clone(frame),
         raw::__NR_execve | raw::__NR_execveat => process::before_exec(frame),
         raw::__NR_prctl => before_prctl(frame),
+        raw::__NR_seccomp => before_confinement(frame),
+        raw::__NR_sigaltstack => altstack::before_altstack(frame),
         raw::__NR_mmap
         | raw::__NR_munmap
         | raw::__NR_mremap
         | raw::__NR_mprotect
         | raw::__NR_brk
         | raw::__NR_madvise => before_mapping(frame),
+        raw::__NR_exit => {
+            pins::release(frame);
+            process::thread_ends(frame);
+            Path::End
+        }
         raw::__NR_exit_group => {
             if let Some(hook) = hooks::LEAVING.get() {
                 hook();
@@ -84,26 +98,56 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
 }
 
 /// Completes a call that went to the kernel; its result is in `call[0]`.
-pub(crate) extern "C" fn after(frame: &mut Frame) {
+pub(crate) extern "C" fn after(frame: &mut Frame) -> Slot {
     if !process::is_child(frame) {
         pins::release(frame);
     }
     match frame.saved[0] as u32 {
         raw::__NR_rt_sigaction => signals::after_action(frame),
-        raw::__NR_clone | raw::__NR_clone3 | raw::__NR_fork | raw::__NR_vfork => process::after_clone(frame),
-        raw::__NR_execve | raw::__NR_execveat => process::after_exec(),
+        raw::__NR_clone | raw::__NR_clone3 | raw::__NR_fork | raw::__NR_vfork => {
+            return process::after_clone(frame);
+        }
+        raw::__NR_execve | raw::__NR_execveat => process::after_exec(frame),
         raw::__NR_mmap | raw::__NR_munmap | raw::__NR_mremap => after_mapping(frame),
+        raw::__NR_prctl | raw::__NR_seccomp => after_confinement(frame),
         _ => {}
     }
+    Slot::Free
 }
 
 /// A dispatch of the program's own cannot stand beside the gate's: one thread has one.
 fn before_prctl(frame: &mut Frame) -> Path {
-    if frame.saved[1] as u32 != prctl::PR_SET_SYSCALL_USER_DISPATCH {
-        return Path::Ordinary;
+    match frame.saved[1] as u32 {
+        prctl::PR_SET_SYSCALL_USER_DISPATCH => {
+            hooks::report(hooks::Incident::OwnDispatch, frame.saved[0]);
+            answer(frame, Err(Errno(errno::EBUSY as u16)))
+        }
+        _ => before_confinement(frame),
     }
-    hooks::report(hooks::Incident::OwnDispatch, frame.saved[0]);
-    answer(frame, Err(Errno(errno::EBUSY as u16)))
+}
+
+/// Whether the call puts a filter before all further calls of the thread.
+fn confines(frame: &Frame) -> bool {
+    const SET_MODE_FILTER: u32 = 1;
+    match frame.saved[0] as u32 {
+        raw::__NR_prctl => frame.saved[1] as u32 == prctl::PR_SET_SECCOMP,
+        raw::__NR_seccomp => frame.saved[1] as u32 <= SET_MODE_FILTER,
+        _ => false,
+    }
+}
+
+fn before_confinement(frame: &mut Frame) -> Path {
+    if confines(frame) {
+        confined::begin();
+        hooks::report(hooks::Incident::Confined, frame.saved[0]);
+    }
+    Path::Ordinary
+}
+
+fn after_confinement(frame: &Frame) {
+    if confines(frame) && crate::kernel::outcome(frame.call[0]).is_err() {
+        confined::refused();
+    }
 }
 
 fn before_mapping(frame: &mut Frame) -> Path {
@@ -113,7 +157,7 @@ fn before_mapping(frame: &mut Frame) -> Path {
     let Some(hook) = hooks::MAPPING.get() else { return Path::Ordinary };
     let [number, arguments @ ..] = frame.saved;
     // SAFETY: the arguments are the program's, as the kernel would get them.
-    frame.call[0] = unsafe { hook(number, &arguments) };
+    frame.call[0] = unsafe { hook(number as u32 as u64, &arguments) };
     after_mapping(frame);
     pins::release(frame);
     Path::Answered

@@ -4,9 +4,10 @@
 //! The call is not made inside the handler: the handler only sets the program counter, so
 //! blocking, EINTR, masks, clone and signal returns are as they are without the gate.
 
+use crate::delivery::{self, Context, R11, RAX, RCX, RIP, RSP};
 use crate::kernel::{Errno, call, set_mask};
-use crate::signals::{Action, KEPT, SIGSYS_BIT};
-use crate::{call as calls, entry, figures, hooks, process, rewrite};
+use crate::signals::{Action, SIGSYS_BIT, of_sigsys};
+use crate::{altstack, call as calls, entry, figures, hooks, process, rewrite};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{general as raw, prctl};
 
@@ -20,7 +21,7 @@ const SA_RESTORER: u64 = 0x0400_0000;
 const SIG_IGN: u64 = 1;
 
 /// Arms the gate for the calling thread, which must be the only one of the process, and for all
-/// that it will make. Costs four system calls. Never undone: only exec ends it.
+/// that it will make. Costs some 140 system calls. Never undone: only exec ends it.
 ///
 /// # Errors
 /// EINVAL: the kernel has no Syscall User Dispatch (before 5.11). Nothing has changed then, except
@@ -39,7 +40,7 @@ pub fn arm() -> Result<(), Errno> {
 pub fn prepare() -> Result<(), Errno> {
     calls::choose_slow_calls();
     rewrite::register();
-    KEPT.write(install_handler()?);
+    of_sigsys().write(install_handler()?);
     let mut mask = 0u64;
     let unblock = SIGSYS_BIT;
     let arguments = [
@@ -51,7 +52,10 @@ pub fn prepare() -> Result<(), Errno> {
         0,
     ];
     // SAFETY: reads one word and writes one.
-    unsafe { call(raw::__NR_rt_sigprocmask, arguments) }.map(|_| ())
+    unsafe { call(raw::__NR_rt_sigprocmask, arguments) }?;
+    altstack::install(Some(altstack::of_kernel()));
+    delivery::take_over_handlers();
+    Ok(())
 }
 
 /// Installs the handler; returns the action before. The handler runs with all signals blocked, so
@@ -104,24 +108,6 @@ struct Info {
     arch: u32,
 }
 
-/// The words of a ucontext up to the program counter, and the mask.
-#[repr(C)]
-struct Context {
-    head: [u64; 5],
-    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
-    registers: [u64; 17],
-    rest: [u64; 15],
-    mask: u64,
-}
-
-const _: () = assert!(core::mem::offset_of!(Context, mask) == 296);
-
-const R11: usize = 3;
-const RAX: usize = 13;
-const RCX: usize = 14;
-const RSP: usize = 15;
-const RIP: usize = 16;
-
 extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
     if info.code != FROM_DISPATCH {
         return forward(signal, info, context);
@@ -137,6 +123,11 @@ extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
         registers[RIP] = entry::legacy();
         return;
     }
+    if registers[RAX] as u32 == raw::__NR_exit {
+        // The thread may stand on a stack that is gone, or that others have by now.
+        registers[RIP] = entry::thread_end();
+        return;
+    }
     registers[R11] = registers[RIP];
     registers[RCX] = rewrite::lead(registers[RIP]);
     registers[RIP] = entry::begin();
@@ -144,9 +135,9 @@ extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
 
 /// A SIGSYS that the dispatch did not raise belongs to the program.
 fn forward(signal: i32, info: &mut Info, context: &mut Context) {
-    let [handler, flags, _, mask] = KEPT.read();
+    let [handler, flags, _, mask] = of_sigsys().read();
     if flags as u32 & raw::SA_RESETHAND != 0 {
-        KEPT.write([0; 4]);
+        of_sigsys().write([0; 4]);
     }
     match handler {
         SIG_IGN if info.code < SENT_BY_KERNEL => {}

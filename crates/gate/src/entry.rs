@@ -4,6 +4,10 @@
 //! site's `syscall` (for unwinders only), and all other registers are the program's. A system call
 //! destroys `rax`, `rcx` and `r11`, so the gate may use the last two.
 //!
+//! A call that nothing looks at uses 152 bytes below the program's stack pointer, 128 of them the
+//! red zone, before it is made. All others take a slot ([`crate::slot`]): its frame, and its stack.
+//! `rbx` has the frame over the call, since the kernel keeps it and a stack may be gone afterwards.
+//!
 //! Rust code of the gate may use SSE registers. The slow path therefore saves `xmm0` to `xmm15`
 //! by instructions that leave the upper halves of `ymm` and `zmm` as they are; the crate does not
 //! compile with AVX enabled, so nothing else touches those. Nothing in the gate computes with
@@ -12,31 +16,11 @@
 //! Every `syscall` instruction of the gate lies between [`begin`] and [`end`], the range from
 //! which Syscall User Dispatch lets calls through.
 
+use crate::slot::{self, place};
 use core::arch::{asm, global_asm};
 
 /// Registers of a call in the order of the kernel's convention: number, then six arguments.
 pub(crate) type Registers = [u64; 7];
-
-/// What the slow path has on the stack of the calling thread, below the red zone.
-#[repr(C)]
-pub(crate) struct Frame {
-    /// What goes to the kernel; word 0 is the number before, and the result after the call.
-    pub call: Registers,
-    /// What the program gave; it gets all but word 0 back.
-    pub saved: Registers,
-    /// Words that a path keeps over the call: masks, structures with pointers, a slot's number.
-    pub scratch: [u64; 8],
-    sse: [u64; 32],
-    /// The program's flags.
-    pub flags: u64,
-    /// The address behind the site's `syscall`.
-    pub site: u64,
-    /// Where the thread goes on.
-    pub goes_on: u64,
-}
-
-/// Bytes between a frame and the stack pointer of the program: the frame and the red zone.
-pub(crate) const FRAME_TO_STACK: usize = size_of::<Frame>() + 128;
 
 /// How the entry goes on after [`crate::call::before`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +32,21 @@ pub(crate) enum Path {
     Ordinary = 1,
     /// rt_sigreturn: the call is made with the stack pointer as it was, and does not return.
     SignalReturn = 2,
-    /// clone onto another stack: `r9` leads the child to its slot.
+    /// clone onto another stack: `r9` leads the child to its frame.
     NewStack = 3,
-    /// vfork: the child uses this stack first, so the parent finds nothing of the frame again.
-    SameStack = 4,
+    /// The thread ends: the slot is free before the call.
+    End = 4,
 }
 
-const _: () = {
-    assert!(size_of::<Frame>() == 456);
-    assert!(FRAME_TO_STACK == 584);
-    assert!(core::mem::offset_of!(Frame, sse) == 176);
-    assert!(core::mem::offset_of!(Frame, flags) == 432);
-};
+/// What becomes of the slot when the thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Slot {
+    /// It is free.
+    Free = 0,
+    /// The thread is the child of a vfork: the slot is its parent's, which waits.
+    Parents = 1,
+}
 
 /// Numbers below this have a byte in [`SLOW`]; larger ones always take the slow path.
 pub(crate) const NUMBERS: usize = 512;
@@ -115,6 +102,16 @@ pub(crate) fn restorer() -> u64 {
     address!("folioswap_gate_restorer")
 }
 
+/// Where a thread ends that may have no stack any more.
+pub(crate) fn thread_end() -> u64 {
+    address!("folioswap_gate_thread_end")
+}
+
+/// The handler that the kernel has for each signal for which the program has one.
+pub(crate) fn delivery() -> u64 {
+    address!("folioswap_gate_delivery")
+}
+
 /// Makes a system call from within the range that is let through.
 ///
 /// # Safety
@@ -138,59 +135,85 @@ pub(crate) unsafe fn syscall(number: u64, arguments: [u64; 6]) -> u64 {
 global_asm!(
     r#"
 .macro GATE_STORE at
-    mov [rsp + \at + 8], rdi
-    mov [rsp + \at + 16], rsi
-    mov [rsp + \at + 24], rdx
-    mov [rsp + \at + 32], r10
-    mov [rsp + \at + 40], r8
-    mov [rsp + \at + 48], r9
+    mov [rbx + \at + 8], rdi
+    mov [rbx + \at + 16], rsi
+    mov [rbx + \at + 24], rdx
+    mov [rbx + \at + 32], r10
+    mov [rbx + \at + 40], r8
+    mov [rbx + \at + 48], r9
 .endm
 .macro GATE_LOAD at
-    mov rdi, [rsp + \at + 8]
-    mov rsi, [rsp + \at + 16]
-    mov rdx, [rsp + \at + 24]
-    mov r10, [rsp + \at + 32]
-    mov r8, [rsp + \at + 40]
-    mov r9, [rsp + \at + 48]
+    mov rdi, [rbx + \at + 8]
+    mov rsi, [rbx + \at + 16]
+    mov rdx, [rbx + \at + 24]
+    mov r10, [rbx + \at + 32]
+    mov r8, [rbx + \at + 40]
+    mov r9, [rbx + \at + 48]
 .endm
 .macro GATE_SSE_STORE
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movups [rsp + 176 + \n * 16], xmm\n
+    movups [rbx + {SSE} + \n * 16], xmm\n
     .endr
 .endm
 .macro GATE_SSE_LOAD
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-    movups xmm\n, [rsp + 176 + \n * 16]
+    movups xmm\n, [rbx + {SSE} + \n * 16]
     .endr
 .endm
-# Calls a Rust function with the frame's address as its first argument; rsi stays.
+# Calls a Rust function with the frame as its first argument, on the slot's stack; rsi stays.
 .macro GATE_CALL function
-    lea rdi, [rsp]
-    push rbp
-    .cfi_adjust_cfa_offset 8
-    mov rbp, rsp
-    .cfi_def_cfa_register rbp
-    and rsp, -16
+    mov rdi, rbx
     call \function
-    mov rsp, rbp
-    .cfi_def_cfa_register rsp
-    pop rbp
-    .cfi_adjust_cfa_offset -8
 .endm
-# Gives the registers of the call to the kernel, and the program's flags with them.
+# Gives the registers of the call to the kernel, and the program's flags with them, on the program's
+# stack.
 .macro GATE_KERNEL
-    push qword ptr [rsp + 432]
+    push qword ptr [rbx + {FLAGS}]
     popfq
-    mov rax, [rsp]
-    GATE_LOAD 0
+    mov rax, [rbx + {CALL}]
+    GATE_LOAD {CALL}
+    mov rsp, [rbx + {CALL_STACK}]
     syscall
+.endm
+# The thread goes on in the program. What is read of the frame is read before the slot is free.
+.macro GATE_BACK free
+    GATE_SSE_LOAD
+    GATE_LOAD {SAVED}
+    mov rax, [rbx + {CALL}]
+    mov rcx, [rbx + {GOES_ON}]
+    .if \free
+    mov qword ptr [rbx + {INTERRUPTED}], 0
+    .endif
+    push qword ptr [rbx + {FLAGS}]
+    popfq
+    mov r11, rbx
+    mov rbx, [r11 + {RBX}]
+    mov rsp, [r11 + {STACK}]
+    .cfi_remember_state
+    .cfi_def_cfa rsp, 0
+    .cfi_register rip, rcx
+    .cfi_same_value rbx
+    .if \free
+    mov byte ptr [r11], 0
+    .endif
+    jmp rcx
+    .cfi_restore_state
+.endm
+# Where rbx has the frame, an unwinder finds all that it wants there: the stack pointer, the
+# address behind the site, and the program's rbx.
+.macro GATE_CFI_FRAME
+    .cfi_escape 0x0f, 3, 0x73, {STACK}, 0x06
+    .cfi_escape 0x10, 16, 2, 0x73, {SITE}
+    .cfi_escape 0x10, 3, 2, 0x73, {RBX}
 .endm
 
     .pushsection .text.folioswap_gate, "ax", @progbits
     .hidden folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
-    .hidden folioswap_gate_syscall, folioswap_gate_legacy
+    .hidden folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
+    .hidden folioswap_gate_delivery
     .globl folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
-    .globl folioswap_gate_syscall, folioswap_gate_legacy
+    .globl folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
+    .globl folioswap_gate_delivery
     .p2align 6
     .type folioswap_gate_begin, @function
 folioswap_gate_begin:
@@ -207,10 +230,12 @@ folioswap_gate_begin:
     .cfi_offset rip, -144
     pushfq
     .cfi_adjust_cfa_offset 8
-    cmp rax, {numbers}
+    # The kernel looks at the lower half of the number only.
+    mov ecx, eax
+    cmp ecx, {numbers}
     jae 20f
-    lea rcx, [rip + {slow}]
-    cmp byte ptr [rcx + rax], 0
+    lea r11, [rip + {slow}]
+    cmp byte ptr [r11 + rcx], 0
     jne 20f
     popfq
     .cfi_adjust_cfa_offset -8
@@ -221,102 +246,163 @@ folioswap_gate_begin:
     .cfi_register rip, rcx
     jmp rcx
 
-20: # The slow path.
+20: # The slow path: a slot, or room on this stack where all are taken.
     .cfi_def_cfa_offset 152
     .cfi_offset rip, -144
-    lea rsp, [rsp - 432]
-    .cfi_def_cfa_offset 584
     cld
-    mov [rsp + 56], rax
-    mov [rsp], rax
-    GATE_STORE 0
-    GATE_STORE 56
+    mov rcx, rsp
+    shr rcx, 12
+    and ecx, {FIRST} - 1
+    shl rcx, {SLOT_SHIFT}
+    lea r11, [rip + {table} + {SLOT_BYTES} - {BYTES}]
+    add r11, rcx
+    mov ecx, {SLOTS}
+21: lock bts dword ptr [r11], 0
+    jnc 22f
+    add r11, {SLOT_BYTES}
+    dec ecx
+    jnz 21b
+    lea rcx, [rsp + 152]
+    lea r11, [rsp - {BYTES}]
+    and r11, -64
+    mov rsp, r11
+    mov dword ptr [r11], 0
+    mov qword ptr [r11 + {INTERRUPTED}], 0
+    mov [r11 + {CALL_STACK}], r11
+    jmp 23f
+22: add dword ptr [r11], {CLAIM}
+    lea rcx, [rsp + 152]
+    mov [r11 + {CALL_STACK}], rcx
+23: mov [r11 + {STACK}], rcx
+    mov [r11 + {RBX}], rbx
+    mov rbx, r11
+    mov r11, [rcx - 144]
+    mov [rbx + {SITE}], r11
+    GATE_CFI_FRAME
+    mov r11, [rcx - 136]
+    mov [rbx + {GOES_ON}], r11
+    mov r11, [rcx - 152]
+    mov [rbx + {FLAGS}], r11
+    mov rsp, rbx
+    mov [rbx + {SAVED}], rax
+    mov [rbx + {CALL}], rax
+    GATE_STORE {CALL}
+    GATE_STORE {SAVED}
     GATE_SSE_STORE
     GATE_CALL {before}
     cmp eax, 1
-    je 21f
-    jb 30f
-    GATE_SSE_LOAD
+    je 31f
+    jb 60f
     cmp eax, 3
-    je 23f
-    ja 24f
+    je 33f
+    ja 50f
 
     # rt_sigreturn: the kernel finds its frame at the stack pointer, and sets all registers.
-    lea rsp, [rsp + 584]
+    mov rsp, [rbx + {STACK}]
+    mov qword ptr [rbx + {INTERRUPTED}], 0
+    mov byte ptr [rbx], 0
     mov eax, 15
     syscall
     ud2
 
-21: # An ordinary call, or one whose child has a copy of this stack.
+31: # An ordinary call. The child of a vfork finds the frame as it was; so does its parent later.
     GATE_KERNEL
-    mov [rsp], rax
+    mov rsp, rbx
+    mov [rbx + {CALL}], rax
     cld
     GATE_CALL {after}
-    jmp 30f
+    test eax, eax
+    jz 60f
+    GATE_BACK 0
 
-23: # clone onto another stack.
+33: # clone onto another stack.
     GATE_KERNEL
     test rax, rax
     jz 40f
-    mov [rsp], rax
+    mov rsp, rbx
+    mov [rbx + {CALL}], rax
     cld
     GATE_CALL {after}
-    jmp 30f
 
-24: # vfork. The child runs first, and finds the frame as it was.
-    GATE_KERNEL
-    test rax, rax
-    jnz 25f
-    mov [rsp], rax
-    cld
-    GATE_CALL {after}
-    jmp 30f
-25: # The parent has its registers, and below the stack pointer what the child left there.
-    mov [rsp], rax
-    mov [rsp + 432], r11
-    GATE_STORE 56
-    GATE_SSE_STORE
-    cld
-    GATE_CALL {after_same_stack}
+60: # Back to the program.
+    GATE_BACK 1
 
-30: # Back to the program.
-    GATE_SSE_LOAD
-    GATE_LOAD 56
-    mov rax, [rsp]
-    lea rsp, [rsp + 432]
-    .cfi_def_cfa_offset 152
-    mov r11, [rsp]
-    popfq
-    .cfi_adjust_cfa_offset -8
-    mov rcx, [rsp + 8]
-    lea rsp, [rsp + 144]
-    .cfi_def_cfa_offset 0
-    .cfi_register rip, rcx
-    jmp rcx
-    .cfi_endproc
-
-    # A new thread on its stack: r9 has its slot {{goes on, site, r9}}. What is below the stack
-    # pointer of a new thread is free, so the frame lies there.
-40: .cfi_startproc simple
-    .cfi_undefined rip
-    .cfi_def_cfa rsp, 0
-    lea rsp, [rsp - 584]
-    .cfi_def_cfa_offset 584
-    mov [rsp], rax
-    GATE_STORE 56
-    mov [rsp + 432], r11
-    mov rcx, [r9]
-    mov [rsp + 448], rcx
-    mov rcx, [r9 + 8]
-    mov [rsp + 440], rcx
-    mov rcx, [r9 + 16]
-    mov [rsp + 104], rcx
-    GATE_SSE_STORE
+40: # A new thread on its stack: r9 has its frame.
+    mov rbx, r9
+    mov [rbx + {STACK}], rsp
+    mov [rbx + {CALL_STACK}], rsp
+    mov rsp, rbx
+    mov qword ptr [rbx + {CALL}], 0
     cld
-    mov rsi, r9
     GATE_CALL {thread_started}
-    jmp 30b
+    jmp 60b
+
+50: # The thread ends. All signals are blocked, so nothing needs its stack any more.
+    mov rdi, [rbx + {CALL} + 8]
+    mov rax, [rbx + {CALL}]
+    mov qword ptr [rbx + {INTERRUPTED}], 0
+    mov byte ptr [rbx], 0
+    syscall
+    ud2
     .cfi_endproc
+
+    # The same from a site that trapped: there may be no stack. rdi has the status.
+folioswap_gate_thread_end:
+    cld
+    lea rbx, [rip + {table} + {SLOT_BYTES} - {BYTES}]
+    mov ecx, {SLOTS}
+51: lock bts dword ptr [rbx], 0
+    jnc 52f
+    add rbx, {SLOT_BYTES}
+    dec ecx
+    jnz 51b
+    mov eax, 60
+    syscall
+    ud2
+52: add dword ptr [rbx], {CLAIM}
+    mov [rbx + {STACK}], rsp
+    mov [rbx + {CALL_STACK}], rsp
+    mov rsp, rbx
+    mov qword ptr [rbx + {CALL}], 60
+    mov [rbx + {CALL} + 8], rdi
+    GATE_CALL {thread_ends}
+    jmp 50b
+
+    # The kernel's handler of the program's signals, on the thread's alternate stack, with all
+    # signals blocked: rdi has the signal, rsi siginfo, rdx the context, rsp the frame.
+folioswap_gate_delivery:
+    cld
+    mov ebp, edi
+    mov r14, rsi
+    mov r15, rdx
+    sub r14, rsp
+    sub r15, rsp
+    mov rcx, rsp
+    mov rbx, rsp
+    lea rsp, [rsp - 24]
+    mov r8, rsp
+    call {deliver}
+    test rax, rax
+    jz 71f
+    # On the program's stack: r8 and the words there have the handler's mask.
+    mov r12, rax
+    mov rsi, rsp
+    mov rsp, rdx
+    mov edi, 2
+    xor edx, edx
+    mov r10d, 8
+    mov eax, 14
+    syscall
+    mov edi, ebp
+    lea rsi, [rsp + r14]
+    lea rdx, [rsp + r15]
+    xor eax, eax
+    jmp r12
+71: # There is no handler any more.
+    lea rsp, [rbx + 8]
+    mov eax, 15
+    syscall
+    ud2
 
     # int $0x80 of the program, which destroys rax only.
 folioswap_gate_legacy:
@@ -340,8 +426,26 @@ folioswap_gate_end:
     "#,
     numbers = const NUMBERS,
     slow = sym SLOW,
+    table = sym slot::TABLE,
+    FIRST = const slot::FIRST,
+    SLOTS = const slot::SLOTS,
+    SLOT_BYTES = const slot::SLOT_BYTES,
+    SLOT_SHIFT = const slot::SLOT_BYTES.trailing_zeros(),
+    CLAIM = const slot::CLAIM,
+    STACK = const place::STACK,
+    CALL_STACK = const place::CALL_STACK,
+    RBX = const place::RBX,
+    FLAGS = const place::FLAGS,
+    SITE = const place::SITE,
+    GOES_ON = const place::GOES_ON,
+    CALL = const place::CALL,
+    SAVED = const place::SAVED,
+    SSE = const place::SSE,
+    INTERRUPTED = const place::INTERRUPTED,
+    BYTES = const place::BYTES,
     before = sym crate::call::before,
     after = sym crate::call::after,
-    after_same_stack = sym crate::process::after_same_stack,
     thread_started = sym crate::process::thread_started,
+    thread_ends = sym crate::process::thread_ends,
+    deliver = sym crate::delivery::deliver,
 );

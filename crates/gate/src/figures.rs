@@ -20,5 +20,7 @@ impl Figure {
 pub static TRAPPED: Figure = Figure(AtomicU64::new(0));
 /// Sites whose `syscall` is a jump now.
 pub static REWRITTEN: Figure = Figure(AtomicU64::new(0));
+/// Calls that a handler left by a jump, and whose slots were found.
+pub static ABANDONED: Figure = Figure(AtomicU64::new(0));
 /// Sites that keep trapping because they cannot be rewritten.
 pub static LEFT_ALONE: Figure = Figure(AtomicU64::new(0));

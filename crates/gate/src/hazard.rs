@@ -10,9 +10,6 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence_of_a_call, fence_of_the_
 
 /// Ranges of one call; a call that needs more holds everything.
 pub const RANGES: usize = 6;
-/// The owner of a slot that nobody but its call will release: asking for the thread's id would cost
-/// a system call.
-pub const ANYBODY: u32 = u32::MAX;
 /// The word of no range.
 const NOTHING: u64 = 0;
 /// Bits of a range's word for its number of pages; the rest is its first page.
@@ -67,55 +64,37 @@ impl Pages {
     }
 }
 
-/// What one call has published. All of it is zero in a slot that is free.
-pub struct Slot {
-    /// Id of the thread, or [`ANYBODY`].
-    pub(super) owner: AtomicU32,
-    /// Where the call's frame lies, which says later whether the call was left by a jump; zero
-    /// where it does not say so.
-    pub(super) place: AtomicU64,
+/// What one call has published. All of it is zero where a slot is free.
+pub struct Published {
     pub(super) ranges: [AtomicU64; RANGES],
     /// 1 while the call holds everything.
     pub(super) holds_all: AtomicU32,
 }
 
-/// The slots of a process, and the evictor's announcement.
+/// What the calls of a process have published, by slot, and the evictor's announcement.
 pub struct Hazards<const SLOTS: usize> {
-    pub(super) slots: [Slot; SLOTS],
+    pub(super) slots: [Published; SLOTS],
+    /// Slots from here on have never been used.
+    pub(super) peak: AtomicU32,
     /// Zero while there is no announcement.
     pub(super) announced: AtomicU64,
     /// Calls that hold everything because they found no slot.
     pub(super) crowd: AtomicU32,
 }
 
-/// A slot that belongs to a call.
+/// The slot of a call, which whoever has the call has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotIndex(pub u32);
 
 /// The side of a call.
 impl<const SLOTS: usize> Hazards<SLOTS> {
-    /// Takes a slot for the thread `owner`, which is not 0, and its frame at `place`. None: all are
-    /// taken. The search begins where the place says, so that threads seldom meet.
-    pub fn claim(&self, owner: u32, place: u64) -> Option<SlotIndex> {
-        for probe in 0..SLOTS {
-            let index = ((place >> 12) as usize).wrapping_add(probe) % SLOTS;
-            let free = self.slots.get(index)?;
-            if free.owner.load(Ordering::Relaxed) == 0
-                && free.owner.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                free.place.store(place, Ordering::Release);
-                return Some(SlotIndex(index as u32));
-            }
-        }
-        None
-    }
-
     /// Publishes one more range of a call. When this returns, and until [`Hazards::release`], no
     /// evictor takes a page of it; those that were taken before come back at a touch and stay.
     pub fn publish(&self, index: SlotIndex, pages: Pages) {
         let Some(slot) = self.slots.get(index.0 as usize) else { return };
         let place = slot.ranges.iter().find(|range| range.load(Ordering::Relaxed) == NOTHING);
         let Some(place) = place else { return self.hold_all(index) };
+        self.raise_peak(index);
         place.store(pages.0, Ordering::Release);
         fence_of_a_call();
         loop {
@@ -130,11 +109,23 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
     /// Holds every page until [`Hazards::release`]: the call may use any.
     pub fn hold_all(&self, index: SlotIndex) {
         let Some(slot) = self.slots.get(index.0 as usize) else { return };
+        self.raise_peak(index);
         slot.holds_all.store(1, Ordering::Release);
         fence_of_a_call();
         while self.announced.load(Ordering::Acquire) != NOTHING {
             pause();
         }
+    }
+
+    fn raise_peak(&self, index: SlotIndex) {
+        if self.peak.load(Ordering::Relaxed) <= index.0 {
+            self.peak.fetch_max(index.0 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Slots from this one on have never held anything.
+    pub fn peak(&self) -> u32 {
+        self.peak.load(Ordering::Acquire)
     }
 
     /// Holds every page without a slot, until [`Hazards::leave_crowd`].
@@ -151,10 +142,12 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.crowd.fetch_sub(1, Ordering::Release);
     }
 
-    /// Forgets, in the child of a fork, the holds of other threads and what the evictor was about
-    /// to take: the child has neither of them. (The evictor stands still over a fork, or takes
-    /// nothing of the child's.)
-    pub fn forget_others(&self) {
+    /// Forgets, in the child of a fork, all holds and what the evictor was about to take: the child
+    /// has neither of them. (The evictor stands still over a fork, or takes nothing of the child's.)
+    pub fn forget(&self) {
+        for index in 0..self.peak() {
+            self.release(SlotIndex(index));
+        }
         self.crowd.store(0, Ordering::Release);
         self.announced.store(NOTHING, Ordering::Release);
     }
@@ -170,37 +163,18 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         if slot.holds_all.load(Ordering::Relaxed) != 0 {
             slot.holds_all.store(0, Ordering::Release);
         }
-        slot.place.store(0, Ordering::Relaxed);
-        slot.owner.store(0, Ordering::Release);
-    }
-
-    /// Says that the call's frame will be overwritten while the call lives.
-    pub fn leave_place(&self, index: SlotIndex) {
-        if let Some(slot) = self.slots.get(index.0 as usize) {
-            slot.place.store(0, Ordering::Release);
-        }
-    }
-
-    /// Ends the holds of calls that will not end them: `gone(owner, place)` knows them.
-    pub fn release_of(&self, gone: impl Fn(u32, u64) -> bool) {
-        for (index, slot) in self.slots.iter().enumerate() {
-            let owner = slot.owner.load(Ordering::Acquire);
-            if owner != 0 && gone(owner, slot.place.load(Ordering::Acquire)) {
-                self.release(SlotIndex(index as u32));
-            }
-        }
     }
 }
 
 /// The side of the evictor, of which there is one at a time.
 impl<const SLOTS: usize> Hazards<SLOTS> {
     /// Announces pages, takes those that no call holds by `take(page)`, and withdraws. Costs a
-    /// load for each slot, and four more for each that is in use.
+    /// load for each slot that was ever in use, and up to six more for each of them and page.
     pub fn evict(&self, pages: Pages, mut take: impl FnMut(u64)) {
         self.announced.store(pages.0, Ordering::Release);
         fence_of_the_evictor();
         let all_held = self.crowd.load(Ordering::Acquire) != 0
-            || self.slots.iter().any(|slot| slot.holds_all.load(Ordering::Acquire) != 0);
+            || self.used().any(|slot| slot.holds_all.load(Ordering::Acquire) != 0);
         if !all_held {
             for page in pages.first()..pages.end() {
                 if !self.holds(page) {
@@ -211,8 +185,12 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.announced.store(NOTHING, Ordering::Release);
     }
 
+    fn used(&self) -> impl Iterator<Item = &Published> {
+        self.slots.iter().take(self.peak() as usize)
+    }
+
     fn holds(&self, page: u64) -> bool {
-        self.slots.iter().any(|slot| {
+        self.used().any(|slot| {
             slot.ranges.iter().any(|range| match range.load(Ordering::Acquire) {
                 NOTHING => false,
                 word => (Pages(word).first()..Pages(word).end()).contains(&page),

@@ -1,6 +1,6 @@
 //! What a pager is told and asked by the gate. A hook that is not set costs one load.
 //!
-//! Hooks run on the stack of the calling thread, may make system calls of their own only through
+//! Hooks run on a stack of the gate's with some 15 KiB, may make system calls of their own only through
 //! code that the dispatch lets through ([`make_call`]), and must not unwind.
 
 use crate::kernel::{self, Errno};
@@ -47,6 +47,9 @@ pub enum Incident {
     Legacy = 1,
     /// The program made a call with a number that the table does not have.
     UnknownNumber = 2,
+    /// The program is about to put a filter before its own calls: nothing is rewritten any more,
+    /// and the calls of its new threads are not seen.
+    Confined = 3,
 }
 
 /// Whether a page may be away.

@@ -1,5 +1,6 @@
 //! System calls of the gate's own, from within the range that is let through.
 
+use crate::confined::is_confined;
 use crate::entry;
 use crate::hazard::PAGE;
 use linux_raw_sys::general as raw;
@@ -60,25 +61,30 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
     before
 }
 
-/// Reads words that the program points to, which need not be there. `stack` is an address that
+/// Reads words that the program points to, which need not be there. `here` is an address that
 /// certainly is; its page is read without asking the kernel. Returns whether all could be read.
-pub(crate) fn read_words(from: u64, to: &mut [u64], stack: u64) -> Readable {
-    let bytes = size_of_val(to) as u64;
-    let last = from.wrapping_add(bytes.wrapping_sub(1));
-    if from / PAGE == stack / PAGE && last / PAGE == stack / PAGE {
-        // SAFETY: the bytes lie in the page of the frame, which is mapped; the words are the
-        // calling thread's own arguments.
+pub(crate) fn read_words(from: u64, to: &mut [u64], here: u64) -> Readable {
+    // SAFETY: any bytes are a value of words.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), size_of_val(to)) };
+    read_bytes(from, bytes, here)
+}
+
+/// The same for bytes.
+pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
+    let last = from.wrapping_add((to.len() as u64).wrapping_sub(1));
+    if from / PAGE == here / PAGE && last / PAGE == here / PAGE || is_confined() {
+        // SAFETY: the bytes lie in a page that is mapped; or the program's filter may forbid the
+        // call that finds out, and a pointer that leads nowhere is a fault of the program.
         unsafe { copy(from, to) };
         return Readable::Yes;
     }
-    let here = [to.as_mut_ptr() as u64, bytes];
-    let there = [from, bytes];
-    // SAFETY: no arguments.
-    let process = unsafe { call(raw::__NR_getpid, [0; 6]) }.unwrap_or(0);
-    let arguments = [process, &raw const here as u64, 1, &raw const there as u64, 1, 0];
-    // SAFETY: the kernel writes at most `bytes` bytes into the slice.
+    let local = [to.as_mut_ptr() as u64, to.len() as u64];
+    let remote = [from, to.len() as u64];
+    // The process is named by this thread: the first one may have ended.
+    let arguments = [thread_id() as u64, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
+    // SAFETY: the kernel writes at most the slice's bytes.
     match unsafe { call(raw::__NR_process_vm_readv, arguments) } {
-        Ok(read) if read == bytes => Readable::Yes,
+        Ok(read) if read == to.len() as u64 => Readable::Yes,
         Ok(_) | Err(Errno(14)) => Readable::No,
         // A filter forbids the call: a pointer that leads nowhere then is a fault of the program.
         Err(_) => {
@@ -98,9 +104,7 @@ pub(crate) enum Readable {
 
 /// # Safety
 /// The bytes at `from` must be mapped.
-unsafe fn copy(from: u64, to: &mut [u64]) {
-    for (index, word) in to.iter_mut().enumerate() {
-        // SAFETY: the caller's; the program's pointers need no alignment.
-        *word = unsafe { (from as *const u64).add(index).read_unaligned() };
-    }
+pub(crate) unsafe fn copy(from: u64, to: &mut [u8]) {
+    // SAFETY: the caller's; the slice is no memory that the program knows.
+    unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
 }

@@ -13,7 +13,10 @@
 #[cfg(target_feature = "avx")]
 compile_error!("the entry saves SSE registers only: do not compile the gate with AVX enabled");
 
+mod altstack;
 mod call;
+mod confined;
+mod delivery;
 pub mod dispatch;
 mod entry;
 pub mod figures;
@@ -24,5 +27,6 @@ pub mod pins;
 mod process;
 pub mod rewrite;
 mod signals;
+pub mod slot;
 mod sync;
 pub mod table;

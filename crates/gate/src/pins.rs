@@ -4,138 +4,107 @@
 //! Only managed pages are touched, so a bad pointer stays the kernel's to refuse. Where a string
 //! or a structure leads on, it is read after it was held.
 
-use crate::entry::Frame;
-use crate::hazard::{ANYBODY, Hazards, NoPages, PAGE, Pages, RANGES, Slot, SlotIndex};
+use crate::hazard::{Hazards, NoPages, PAGE, Pages, Published, RANGES, SlotIndex};
 use crate::hooks::{self, Incident, Managed};
-use crate::kernel::{Readable, read_words, thread_id};
+use crate::kernel::{Readable, copy, read_bytes};
+use crate::slot::{self, Frame, SLOTS};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Access, Extent, Operand, Size, operands};
 use core::arch::asm;
 use linux_raw_sys::general as raw;
 
-/// Calls that may hold memory at once; further ones hold everything.
-pub const SLOTS: usize = 256;
 /// The longest string of a call: PATH_MAX.
 const TEXT_BYTES: u64 = 4096;
-/// Bytes of a msghdr.
+/// Bytes of a msghdr, and of a mmsghdr.
 const MESSAGE_BYTES: u64 = 56;
-/// The frame's scratch word with the slot's number.
-const SLOT: usize = 7;
-const NO_SLOT: u64 = u64::MAX;
-/// The call found no slot, and holds everything.
-const CROWD: u64 = u64::MAX - 1;
-/// The frame's scratch word that tells a live call's frame from what came after it.
-const COOKIE: usize = 6;
-const MAGIC: u64 = 0x9bd4_0e83_57c1_6f2d;
+const MESSAGES_BYTES: u64 = 64;
+/// Words that are read of the program's memory at once.
+const AT_ONCE: usize = 16;
+/// Messages, and strings, that a call may have.
+const MOST_MESSAGES: u64 = 1024;
+const MOST_TEXTS: u64 = 1 << 20;
+/// Bytes that are brought back where nobody knows how many the kernel wants.
+const GUESS: u64 = 4096;
+
+const ALL_SLOTS: usize = SLOTS + slot::FIRST;
 
 /// The holds of this process. An evictor takes pages by [`Hazards::evict`] only.
-pub static HAZARDS: Hazards<SLOTS> = Hazards {
-    slots: [const {
-        Slot {
-            owner: AtomicU32::new(0),
-            place: AtomicU64::new(0),
-            ranges: [const { AtomicU64::new(0) }; RANGES],
-            holds_all: AtomicU32::new(0),
-        }
-    }; SLOTS],
+pub static HAZARDS: Hazards<ALL_SLOTS> = Hazards {
+    slots: [const { Published { ranges: [const { AtomicU64::new(0) }; RANGES], holds_all: AtomicU32::new(0) } };
+        ALL_SLOTS],
+    peak: AtomicU32::new(0),
     announced: AtomicU64::new(0),
     crowd: AtomicU32::new(0),
 };
 
-/// The hook, the call's slot, and an address whose page is there.
+/// What a call holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Hold {
+    Nothing = 0,
+    /// What its slot has published.
+    Slot = 1,
+    /// Everything, since it has no slot.
+    Crowd = 2,
+}
+
+/// The hook, the call's slot if it has one, and an address whose page is there.
 struct Call {
     managed: extern "C" fn(u64) -> Managed,
-    slot: SlotIndex,
-    stack: u64,
+    slot: Option<SlotIndex>,
+    here: u64,
 }
 
 /// Holds what a call uses, until [`release`].
 pub(crate) fn hold(frame: &mut Frame) {
-    frame.scratch[SLOT] = NO_SLOT;
+    frame.hold = Hold::Nothing;
     let Some(managed) = hooks::MANAGED.get() else { return };
     let [number, arguments @ ..] = frame.saved;
+    let number = number as u32;
     let known = operands(number);
     if known.is_some_and(<[Operand]>::is_empty) {
         return;
     }
-    let Some(slot) = claim(frame) else {
-        HAZARDS.join_crowd();
-        frame.scratch[SLOT] = CROWD;
-        return;
+    let slot = slot::index_of(frame).map(SlotIndex);
+    frame.hold = match slot {
+        Some(_) => Hold::Slot,
+        None => {
+            HAZARDS.join_crowd();
+            Hold::Crowd
+        }
     };
-    frame.scratch[SLOT] = slot.0 as u64;
-    let call = Call { managed, slot, stack: &raw const *frame as u64 };
+    let call = Call { managed, slot, here: &raw const *frame as u64 };
     match known {
         None => {
-            hooks::report(Incident::UnknownNumber, number);
-            HAZARDS.hold_all(slot);
-            // What the words may lead to comes back; more of it cannot be known.
-            for argument in arguments {
-                call.range(argument, 1, Access::Read);
-            }
+            hooks::report(Incident::UnknownNumber, number as u64);
+            call.hold_all();
+            arguments.iter().for_each(|argument| call.guess(*argument));
         }
-        Some(operands) => {
-            for operand in operands {
-                call.operand(operand, &arguments);
-            }
-        }
+        Some(operands) => operands.iter().for_each(|operand| call.operand(operand, &arguments)),
     }
 }
 
 /// Ends the hold of a call.
 pub(crate) fn release(frame: &mut Frame) {
-    release_word(frame.scratch[SLOT]);
-    frame.scratch[SLOT] = NO_SLOT;
-    frame.scratch[COOKIE] = 0;
-}
-
-/// What a path must keep that finds its frame overwritten; for [`release_word`].
-pub(crate) fn slot_word(frame: &Frame) -> u64 {
-    if frame.scratch[SLOT] < CROWD {
-        HAZARDS.leave_place(SlotIndex(frame.scratch[SLOT] as u32));
+    match core::mem::replace(&mut frame.hold, Hold::Nothing) {
+        Hold::Nothing => {}
+        Hold::Crowd => HAZARDS.leave_crowd(),
+        Hold::Slot => {
+            if let Some(index) = slot::index_of(frame) {
+                HAZARDS.release(SlotIndex(index));
+            }
+        }
     }
-    frame.scratch[SLOT]
-}
-
-pub(crate) fn release_word(word: u64) {
-    match word {
-        NO_SLOT => {}
-        CROWD => HAZARDS.leave_crowd(),
-        slot => HAZARDS.release(SlotIndex(slot as u32)),
-    }
-}
-
-/// Ends the holds of a process that has left this memory by its end or by exec.
-pub(crate) fn release_process(process: u32) {
-    HAZARDS.release_of(|owner, _| owner == process);
 }
 
 /// Ends all holds in the child of a fork: its parent's threads have them.
 pub(crate) fn release_everything() {
-    HAZARDS.release_of(|_, _| true);
-    HAZARDS.forget_others();
+    HAZARDS.forget();
 }
 
-fn claim(frame: &mut Frame) -> Option<SlotIndex> {
-    let owner = match frame.saved[0] as u32 {
-        // The process leaves this memory where the call succeeds: its parent ends the hold.
-        raw::__NR_execve | raw::__NR_execveat => thread_id(),
-        _ => ANYBODY,
-    };
-    let place = &raw const *frame as u64;
-    frame.scratch[COOKIE] = MAGIC ^ place;
-    HAZARDS.claim(owner, place).or_else(|| {
-        // A handler that leaves a call by a jump leaves its slot. Such a call's frame has been
-        // overwritten by now, or will be; that of a call that lives has its cookie.
-        HAZARDS.release_of(|_, other| other != 0 && is_overwritten(other, place));
-        HAZARDS.claim(owner, place)
-    })
-}
-
-fn is_overwritten(place: u64, stack: u64) -> bool {
-    let mut cookie = [0];
-    let at = place + (core::mem::offset_of!(Frame, scratch) + COOKIE * size_of::<u64>()) as u64;
-    read_words(at, &mut cookie, stack) == Readable::No || cookie[0] != MAGIC ^ place
+/// Slots from this one on have never held anything.
+pub(crate) fn peak() -> u32 {
+    HAZARDS.peak()
 }
 
 impl Call {
@@ -145,9 +114,10 @@ impl Call {
         match operand.extent(arguments) {
             Extent::Bytes(bytes) => return self.range(address, bytes, operand.access),
             Extent::Nothing => return,
-            Extent::Unknown => {
-                HAZARDS.hold_all(self.slot);
-                return self.range(address, 1, operand.access);
+            Extent::Unknown(bytes) => {
+                self.hold_all();
+                self.range(address, bytes as u64, operand.access);
+                return self.words_of(address, bytes as u64 / 8, |word| self.guess(word));
             }
             Extent::InMemory => {}
         }
@@ -157,22 +127,36 @@ impl Call {
             Size::Texts => self.texts(address),
             Size::Vectors(count) => self.vectors(address, other(count), operand.access),
             Size::Message => self.message(address, operand.access),
-            Size::Messages(_) => HAZARDS.hold_all(self.slot),
+            Size::Messages(count) => self.messages(address, other(count) as u32, operand.access),
             Size::Pointed(length) => {
                 self.range(other(length), 4, Access::Both);
-                let bytes = self.word(other(length)) as u32;
-                self.range(address, bytes as u64, operand.access);
+                self.range(address, self.int(other(length)) as u64, operand.access);
             }
             Size::Inside(offset) => {
                 self.range(address, offset as u64 + 4, operand.access);
-                let bytes = self.word(address.wrapping_add(offset as u64)) as u32;
+                let bytes = self.int(address.wrapping_add(offset as u64));
                 self.range(address, bytes.min(PAGE as u32) as u64, operand.access);
             }
             Size::Mask => {
                 self.range(address, 16, Access::Read);
-                self.range(self.word(address), 8, Access::Read);
+                self.range(self.words::<1>(address)[0], 8, Access::Read);
+            }
+            Size::Clone3 => {
+                // Words for descriptors and thread ids, and an array of ids with its length.
+                let [_, pidfd, child, parent, ..] = self.words::<4>(address);
+                [pidfd, child, parent].into_iter().for_each(|word| self.range(word, 4, Access::Write));
+                if other(1) >= 80 {
+                    let [ids, count] = self.words(address.wrapping_add(64));
+                    self.range(ids, count.min(PAGE) * 4, Access::Read);
+                }
             }
             _ => {}
+        }
+    }
+
+    fn hold_all(&self) {
+        if let Some(slot) = self.slot {
+            HAZARDS.hold_all(slot);
         }
     }
 
@@ -180,13 +164,24 @@ impl Call {
     fn range(&self, address: u64, bytes: u64, access: Access) {
         match Pages::around(address, bytes) {
             Ok(pages) => {
-                HAZARDS.publish(self.slot, pages);
+                if let Some(slot) = self.slot {
+                    HAZARDS.publish(slot, pages);
+                }
                 for page in pages.first()..pages.end() {
                     self.touch(page, access);
                 }
             }
             Err(NoPages::Empty | NoPages::Outside) => {}
-            Err(NoPages::Many) => HAZARDS.hold_all(self.slot),
+            Err(NoPages::Many) => self.hold_all(),
+        }
+    }
+
+    /// Brings back what a word may lead to, while everything is held.
+    fn guess(&self, address: u64) {
+        if let Ok(pages) = Pages::around(address, GUESS) {
+            for page in pages.first()..pages.end() {
+                self.touch(page, Access::Both);
+            }
         }
     }
 
@@ -206,24 +201,69 @@ impl Call {
         }
     }
 
-    /// A word of the program, which is held already; 0 where there is none.
-    fn word(&self, address: u64) -> u64 {
-        let mut word = [0];
-        match read_words(address, &mut word, self.stack) {
-            Readable::Yes => word[0],
+    /// Bytes of the program, which are held already; whether they could be read.
+    fn read(&self, address: u64, to: &mut [u8]) -> Readable {
+        let Ok(pages) = Pages::around(address, to.len() as u64) else { return Readable::No };
+        if (pages.first()..pages.end()).all(|page| (self.managed)(page) != Managed::No) {
+            // SAFETY: the pages are managed, so reading them is served.
+            unsafe { copy(address, to) };
+            return Readable::Yes;
+        }
+        read_bytes(address, to, self.here)
+    }
+
+    /// Words of the program; zero where there are none.
+    fn words<const COUNT: usize>(&self, address: u64) -> [u64; COUNT] {
+        let mut words = [0; COUNT];
+        self.read_words(address, &mut words);
+        words
+    }
+
+    fn read_words(&self, address: u64, words: &mut [u64]) {
+        // SAFETY: any bytes are a value of words.
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) };
+        if self.read(address, bytes) == Readable::No {
+            words.fill(0);
+        }
+    }
+
+    /// An `int` of the program.
+    fn int(&self, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        match self.read(address, &mut bytes) {
+            Readable::Yes => u32::from_le_bytes(bytes),
             Readable::No => 0,
+        }
+    }
+
+    /// Calls `see` with words of the program.
+    fn words_of(&self, address: u64, count: u64, mut see: impl FnMut(u64)) {
+        let mut words = [0; AT_ONCE];
+        let mut done = 0;
+        while done < count {
+            let some = (count - done).min(AT_ONCE as u64);
+            let part = &mut words[..some as usize];
+            self.read_words(address.wrapping_add(done * 8), part);
+            part.iter().for_each(|word| see(*word));
+            done += some;
         }
     }
 
     /// A string lies in the page where it begins, or goes on in the next.
     fn text(&self, address: u64) {
         let Ok(pages) = Pages::around(address, TEXT_BYTES) else { return };
-        HAZARDS.publish(self.slot, pages);
+        if let Some(slot) = self.slot {
+            HAZARDS.publish(slot, pages);
+        }
+        self.touch_text(address, pages.end());
+    }
+
+    /// Touches a string up to its end, or to a page.
+    fn touch_text(&self, address: u64, end: u64) {
         let mut at = address;
-        for page in pages.first()..pages.end() {
-            if (self.managed)(page) == Managed::No {
-                return;
-            }
+        while at / PAGE < end && (self.managed)(at / PAGE) != Managed::No {
+            let page = at / PAGE;
             while at / PAGE == page {
                 // SAFETY: the page is managed, so reading it is served.
                 if unsafe { (at as *const u8).read_volatile() } == 0 {
@@ -236,26 +276,16 @@ impl Call {
 
     /// An array of strings: more than six ranges.
     fn texts(&self, address: u64) {
-        const MOST: u64 = 1 << 20;
-        HAZARDS.hold_all(self.slot);
-        for index in 0..MOST {
+        self.hold_all();
+        for index in 0..MOST_TEXTS {
             let at = address.wrapping_add(index * 8);
             if at / PAGE != at.wrapping_sub(8) / PAGE || index == 0 {
                 self.touch(at / PAGE, Access::Read);
             }
-            match self.word(at) {
-                0 => return,
-                text => self.touched_text(text),
+            match self.words(at) {
+                [0] => return,
+                [text] => self.touch_text(text, u64::MAX),
             }
-        }
-    }
-
-    /// A string of any length, while everything is held.
-    fn touched_text(&self, address: u64) {
-        let mut at = address;
-        // SAFETY: the page is managed, so reading it is served.
-        while (self.managed)(at / PAGE) != Managed::No && unsafe { (at as *const u8).read_volatile() } != 0 {
-            at += 1;
         }
     }
 
@@ -264,17 +294,28 @@ impl Call {
             return;
         }
         self.range(address, count * 16, Access::Read);
-        for index in 0..count {
-            let at = address.wrapping_add(index * 16);
-            self.range(self.word(at), self.word(at.wrapping_add(8)), access);
-        }
+        let mut base = None;
+        self.words_of(address, count * 2, |word| match base.take() {
+            None => base = Some(word),
+            Some(base) => self.range(base, word, access),
+        });
     }
 
     fn message(&self, address: u64, access: Access) {
         self.range(address, MESSAGE_BYTES, Access::Both);
-        let word = |index: u64| self.word(address.wrapping_add(index * 8));
-        self.range(word(0), word(1) as u32 as u64, access);
-        self.vectors(word(2), word(3), access);
-        self.range(word(4), word(5), access);
+        let [name, name_bytes, vectors, count, control, control_bytes] = self.words(address);
+        self.range(name, name_bytes as u32 as u64, access);
+        self.vectors(vectors, count, access);
+        self.range(control, control_bytes, access);
+    }
+
+    /// An array of messages: more than six ranges.
+    fn messages(&self, address: u64, count: u32, access: Access) {
+        self.hold_all();
+        let count = (count as u64).min(MOST_MESSAGES);
+        self.range(address, count * MESSAGES_BYTES, Access::Both);
+        for index in 0..count {
+            self.message(address.wrapping_add(index * MESSAGES_BYTES), access);
+        }
     }
 }

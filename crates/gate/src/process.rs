@@ -1,116 +1,65 @@
-//! New threads and processes: fork, vfork, clone, clone3 and exec.
+//! New threads and processes: fork, vfork, clone, clone3 and exec; and a thread's end.
 //!
 //! The dispatch is off in every new thread, so each is armed before it runs code of the program.
 //! All signals are blocked meanwhile: a handler that ran in a thread which is not armed yet would
 //! make calls that nothing sees.
 
 use crate::dispatch::{arm_thread, install_handler, set_action};
-use crate::entry::{Frame, Path};
-use crate::kernel::{Errno, Readable, give_way, outcome, read_words, set_mask, thread_id};
-use crate::signals::{Action, KEPT, SIGSYS_BIT};
-use crate::{hooks, pins, rewrite};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use linux_raw_sys::general as raw;
+use crate::entry::{self, Path};
+use crate::kernel::{Errno, Readable, call, give_way, outcome, read_words, set_mask};
+use crate::signals::{SIGSYS_BIT, of_sigsys};
+use crate::slot::{self, Frame};
+use crate::{altstack, confined, hooks, pins, rewrite};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use linux_raw_sys::{errno, general as raw};
 
-/// Clones and vforks that may be under way at once; further ones wait.
-const SLOTS: usize = 256;
-const FREE: u32 = 0;
-/// A slot of a clone; that of a vfork has its caller's thread id.
-const TAKEN: u32 = u32::MAX;
-/// The state of a slot whose owner is not written yet.
-const CLAIMED: u32 = u32::MAX - 1;
 /// Words of clone3's structure up to the size of the stack.
 const CLONE3_WORDS: usize = 7;
-
-/// What a child or a parent needs and cannot find on its stack. The entry reads the first three.
-#[repr(C)]
-struct Words {
-    goes_on: u64,
-    site: u64,
-    r9: u64,
-    mask: u64,
-    /// The action of SIGSYS, which a vfork's child may change in the shared memory.
-    kept: Action,
-    /// The flags of the clone.
-    flags: u64,
-    /// The hold of the call itself.
-    hold: u64,
-}
-
-/// A slot outside of all stacks.
-#[repr(C)]
-pub(crate) struct Slot {
-    words: UnsafeCell<Words>,
-    state: AtomicU32,
-}
-
-// SAFETY: whoever has moved the state from FREE has the words until it frees them.
-unsafe impl Sync for Slot {}
-
-static TABLE: [Slot; SLOTS] = [const {
-    Slot {
-        words: UnsafeCell::new(Words {
-            goes_on: 0,
-            site: 0,
-            r9: 0,
-            mask: 0,
-            kept: [0; 4],
-            flags: 0,
-            hold: 0,
-        }),
-        state: AtomicU32::new(FREE),
-    }
-}; SLOTS];
+/// Tries for a child's slot, with others let run in between, before the call fails.
+const TRIES: u32 = 1 << 16;
+/// ARCH_GET_FS of arch_prctl(2).
+const GET_FS: u64 = 0x1003;
 
 /// Places in the frame's scratch words.
-const MASK: usize = 0;
-const SLOT: usize = 1;
-const FLAGS: usize = 2;
-const PREPARED: usize = 3;
+const PREPARED: usize = 0;
+const MASK: usize = 1;
+/// The address of the child's frame, where it begins on another stack.
+const CHILD: usize = 2;
+const FLAGS: usize = 3;
 const HELD: usize = 4;
+/// The action of SIGSYS, which a vfork's child may change in the shared memory.
+const SIGSYS_ACTION: usize = 5;
 
 /// Chooses the path of a clone, and blocks all signals until it is over.
 pub(crate) fn before_clone(frame: &mut Frame) -> Path {
     frame.scratch[PREPARED] = 0;
     // A structure that cannot be read is the kernel's to refuse.
     let Some((flags, stack)) = flags_and_stack(frame) else { return Path::Ordinary };
+    let mut child = None;
+    if stack != 0 {
+        child = claim();
+        if child.is_none() {
+            return crate::call::answer(frame, Err(Errno(errno::EAGAIN as u16)));
+        }
+    }
     frame.scratch[PREPARED] = 1;
-    let mask = set_mask(!0);
-    frame.scratch[MASK] = mask;
-    frame.scratch[SLOT] = 0;
+    frame.scratch[MASK] = set_mask(!0);
+    frame.scratch[CHILD] = child.map_or(0, |child| child as u64);
     frame.scratch[FLAGS] = flags;
-    let shares_memory = flags & raw::CLONE_VM as u64 != 0;
-    if !shares_memory {
+    frame.scratch[SIGSYS_ACTION..SIGSYS_ACTION + 4].copy_from_slice(&of_sigsys().read());
+    if flags & raw::CLONE_VM as u64 == 0 {
         if let Some(hook) = hooks::BEFORE_FORK.get() {
             hook();
         }
         frame.scratch[HELD] = rewrite::hold_over_fork();
-        if stack == 0 {
-            return Path::Ordinary;
+    }
+    match child {
+        None => Path::Ordinary,
+        Some(child) => {
+            slot::copy(frame, child);
+            frame.call[6] = child as u64;
+            Path::NewStack
         }
-    }
-    let slot = claim();
-    // SAFETY: the slot is this thread's until the child, or this thread, frees it.
-    unsafe {
-        slot.words.get().write(Words {
-            goes_on: frame.goes_on,
-            site: frame.site,
-            r9: frame.saved[6],
-            mask,
-            kept: KEPT.read(),
-            flags,
-            hold: pins::slot_word(frame),
-        });
-    }
-    if stack == 0 {
-        slot.state.store(thread_id(), Release);
-        Path::SameStack
-    } else {
-        slot.state.store(TAKEN, Release);
-        frame.scratch[SLOT] = &raw const *slot as u64;
-        frame.call[6] = frame.scratch[SLOT];
-        Path::NewStack
     }
 }
 
@@ -132,6 +81,16 @@ fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
     }
 }
 
+/// A slot for a child. Others become free as calls end.
+fn claim() -> Option<*mut Frame> {
+    (0..TRIES).find_map(|_| {
+        slot::claim().or_else(|| {
+            give_way();
+            None
+        })
+    })
+}
+
 /// Whether this is the child of a clone: its parent, in the same memory or in a copy of it, has the
 /// hold of the call.
 pub(crate) fn is_child(frame: &Frame) -> bool {
@@ -140,141 +99,119 @@ pub(crate) fn is_child(frame: &Frame) -> bool {
 }
 
 /// After a clone in the parent, and in a child that has this frame: a copy of it, or, of a vfork,
-/// the frame itself.
-pub(crate) fn after_clone(frame: &mut Frame) {
+/// the frame itself. Returns what becomes of the slot.
+pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
     if frame.scratch[PREPARED] == 0 {
-        return;
+        return entry::Slot::Free;
     }
     let flags = frame.scratch[FLAGS];
+    let shares_memory = flags & raw::CLONE_VM as u64 != 0;
     if frame.call[0] == 0 {
-        child(flags);
-    } else {
-        let slot = frame.scratch[SLOT];
-        let shares_memory = flags & raw::CLONE_VM as u64 != 0;
-        let made = outcome(frame.call[0]).is_ok();
-        let waited = flags & raw::CLONE_VFORK as u64 != 0 && made;
-        if slot != 0 && (!shares_memory || !made || waited) {
-            // SAFETY: `before_clone` put the address of a slot of the table there.
-            let slot = unsafe { &*(slot as *const Slot) };
-            if waited && shares_memory {
-                // SAFETY: a child frees no slot whose parent waits, and has ended with it.
-                KEPT.write(unsafe { (*slot.words.get()).kept });
-            }
-            slot.state.store(FREE, Release);
-        }
-        if waited {
-            // The child has left this memory: its exec, if it made one, did not return.
-            pins::release_process(frame.call[0] as u32);
-        }
-        if !shares_memory {
-            rewrite::release_after_fork(frame.scratch[HELD]);
-            if let Some(hook) = hooks::FORK_PARENT.get() {
-                hook(frame.call[0] as i64);
-            }
+        child(frame, flags);
+        set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
+        return if shares_memory { entry::Slot::Parents } else { entry::Slot::Free };
+    }
+    let made = outcome(frame.call[0]).is_ok();
+    let child = frame.scratch[CHILD] as *mut Frame;
+    if !child.is_null() && !(shares_memory && made) {
+        slot::free(child);
+    }
+    if flags & raw::CLONE_VFORK as u64 != 0 && shares_memory && made {
+        // The child has left this memory, by its end or by an exec, which did not return.
+        slot::free_execs_of(thread_pointer());
+        of_sigsys().write(core::array::from_fn(|index| frame.scratch[SIGSYS_ACTION + index]));
+    }
+    if !shares_memory {
+        rewrite::release_after_fork(frame.scratch[HELD]);
+        if let Some(hook) = hooks::FORK_PARENT.get() {
+            hook(frame.call[0] as i64);
         }
     }
     set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
+    entry::Slot::Free
 }
 
-/// After a vfork in its parent, or after one that failed. The frame has the registers; all else
-/// may be what the child left on the stack.
-pub(crate) extern "C" fn after_same_stack(frame: &mut Frame) {
-    let thread = thread_id();
-    for slot in &TABLE {
-        if slot.state.load(Acquire) != thread {
-            continue;
-        }
-        // SAFETY: only this thread has made a slot with its number, and it is in one vfork at most.
-        let words = unsafe { slot.words.get().read() };
-        frame.goes_on = words.goes_on;
-        // The child of a vfork leaves memory by an exec, which does not return, or by its end. A
-        // failure is no process: EPERM's word would name the calls that belong to nobody.
-        if let Ok(child) = outcome(frame.call[0]) {
-            pins::release_process(child as u32);
-        }
-        pins::release_word(words.hold);
-        KEPT.write(words.kept);
-        slot.state.store(FREE, Release);
-        set_mask(words.mask & !SIGSYS_BIT);
-        return;
-    }
-}
-
-/// A child that starts on a stack of its own.
-pub(crate) extern "C" fn thread_started(_frame: &mut Frame, slot: &Slot) {
-    // SAFETY: the parent wrote the words before the clone, and frees none that its child has.
-    let words = unsafe { slot.words.get().read() };
-    // A parent that waits frees the slot, which keeps what it needs afterwards.
-    if words.flags & raw::CLONE_VFORK as u64 == 0 {
-        slot.state.store(FREE, Release);
-    }
-    child(words.flags);
-    set_mask(words.mask & !SIGSYS_BIT);
+/// A child that begins on a stack of its own, with a frame of its own.
+pub(crate) extern "C" fn thread_started(frame: &mut Frame) {
+    child(frame, frame.scratch[FLAGS]);
+    set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
 }
 
 /// Arms a child before it runs code of the program.
-fn child(flags: u64) {
+fn child(frame: &mut Frame, flags: u64) {
     if flags & raw::CLONE_SIGHAND as u64 == 0 {
         // CLONE_CLEAR_SIGHAND has set the action to its default.
         let _ = install_handler();
     }
     if flags & raw::CLONE_VM as u64 == 0 {
-        for slot in &TABLE {
-            slot.state.store(FREE, Relaxed);
-        }
         rewrite::free_after_fork();
         pins::release_everything();
+        frame.hold = pins::Hold::Nothing;
+        slot::forget_others(frame);
+        altstack::forget_others();
         if let Some(hook) = hooks::FORK_CHILD.get() {
             hook();
         }
-    } else if let Some(hook) = hooks::THREAD_CREATED.get() {
-        hook();
+    } else {
+        // A vfork's child has the alternate stack of its parent, which waits.
+        if flags & raw::CLONE_VFORK as u64 == 0 && is_armed() {
+            altstack::install(None);
+        }
+        if let Some(hook) = hooks::THREAD_CREATED.get() {
+            hook();
+        }
     }
-    let _ = arm_thread_if_parent_was();
+    if is_armed() {
+        let _ = arm_thread();
+    }
 }
 
-fn arm_thread_if_parent_was() -> Result<(), Errno> {
-    match DISPATCH.load(Relaxed) {
-        0 => Ok(()),
-        _ => arm_thread(),
-    }
+/// Whether new threads get the dispatch, and an alternate stack of ours.
+fn is_armed() -> bool {
+    DISPATCH.load(Relaxed) != 0 && !confined::is_confined()
 }
 
 /// Whether threads are armed: 1 once the first one is.
 pub(crate) static DISPATCH: AtomicU32 = AtomicU32::new(0);
 
-fn claim() -> &'static Slot {
-    loop {
-        for slot in &TABLE {
-            if slot.state.load(Relaxed) == FREE
-                && slot.state.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok()
-            {
-                return slot;
-            }
-        }
-        // Each slot in use belongs to a child that has not read it yet, or to a vfork whose child
-        // will exec or end.
-        give_way();
+/// Before exit(2): the thread's alternate stack is for others, and nothing runs in it any more.
+pub(crate) extern "C" fn thread_ends(_frame: &mut Frame) {
+    if !confined::is_confined() {
+        set_mask(!0);
+        altstack::remove();
     }
 }
 
 /// An ignored SIGSYS is ignored by the new image too; the kernel must know for that.
-pub(crate) fn before_exec(_frame: &mut Frame) -> Path {
+pub(crate) fn before_exec(frame: &mut Frame) -> Path {
+    slot::note_exec(frame, thread_pointer());
     if let Some(hook) = hooks::BEFORE_EXEC.get() {
         hook();
     }
-    if KEPT.read()[0] == 1 {
+    if of_sigsys().read()[0] == 1 {
         let _ = set_action(&[1, 0, 0, 0]);
     }
     Path::Ordinary
 }
 
 /// The exec failed: this image goes on.
-pub(crate) fn after_exec() {
-    if KEPT.read()[0] == 1 {
+pub(crate) fn after_exec(frame: &mut Frame) {
+    slot::forget_exec(frame);
+    if of_sigsys().read()[0] == 1 {
         let _ = install_handler();
     }
     if let Some(hook) = hooks::EXEC_FAILED.get() {
         hook();
     }
+}
+
+/// What tells the calling thread, and its vfork's child, from other threads.
+fn thread_pointer() -> u64 {
+    let mut pointer = 0u64;
+    if confined::is_confined() {
+        return pointer;
+    }
+    // SAFETY: writes one word.
+    let _ = unsafe { call(raw::__NR_arch_prctl, [GET_FS, &raw mut pointer as u64, 0, 0, 0, 0]) };
+    pointer
 }

@@ -24,6 +24,7 @@ pub(crate) use mapped::{calls_begin, calls_end};
 pub use sites::State;
 pub(crate) use text::register;
 
+use crate::confined::is_confined;
 use crate::figures;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use lock::{Held, Patience};
@@ -77,7 +78,7 @@ pub(crate) fn lead(behind: u64) -> u64 {
         return behind;
     }
     let Some(site) = sites::find_or_add(behind) else { return behind };
-    if site.state() == State::New {
+    if site.state() == State::New && !is_confined() {
         prepare(site);
     }
     match site.state() {
@@ -90,7 +91,7 @@ pub(crate) fn lead(behind: u64) -> u64 {
         // Another object lies here now. Its code was never moved.
         return behind;
     }
-    if site.count() >= traps {
+    if site.count() >= traps && !is_confined() {
         rewrite(site);
     }
     site.goes_on()

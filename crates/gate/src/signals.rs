@@ -1,14 +1,15 @@
-//! What keeps SIGSYS the gate's: its action is answered here, and no mask may block it.
+//! Actions and masks of signals: the kernel has ours, and the program reads back what it set.
 //!
-//! A program reads back the action of SIGSYS and the masks of its actions as it set them. Its mask
-//! of blocked signals reads without SIGSYS: a thread has no place where the gate could keep the
-//! bit without thread-local storage. rt_sigtimedwait and signalfd see only what is blocked, so they
-//! see no SIGSYS that others send.
+//! Each handler of the program is entered by [`crate::delivery`]. The action of SIGSYS is kept here
+//! alone, and no mask may block that signal. A program's mask of blocked signals reads without
+//! SIGSYS: a thread has no place where the gate could keep the bit without thread-local storage.
+//! rt_sigtimedwait and signalfd see only what is blocked, so they see no SIGSYS that others send.
 
 use crate::call::answer;
-use crate::entry::{FRAME_TO_STACK, Frame, Path};
-use crate::kernel::{Errno, Readable, read_words};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::entry::{self, Path};
+use crate::kernel::{Errno, Readable, outcome, read_words};
+use crate::slot::Frame;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Release};
 use linux_raw_sys::{errno, general as raw};
 
 /// SIGSYS in a mask.
@@ -16,22 +17,32 @@ pub(crate) const SIGSYS_BIT: u64 = 1 << (raw::SIGSYS - 1);
 /// Bytes of the kernel's mask.
 const MASK_BYTES: u64 = 8;
 /// Byte of the mask in the context of a signal frame.
-const CONTEXT_MASK: usize = 296;
-/// The longest wait for another thread that sets the action of SIGSYS, in looks.
+const CONTEXT_MASK: u64 = 296;
+/// The longest wait for another thread that sets the same action, in looks.
 const LOOKS: u32 = 1 << 16;
+/// Signals that the kernel numbers.
+const SIGNALS: u32 = 64;
 
 /// An action as the kernel has it: handler, flags, restorer, mask.
 pub(crate) type Action = [u64; 4];
 
-/// The program's action for SIGSYS, which the kernel never sees.
+/// An action of the program's, which the kernel never sees.
 pub(crate) struct KeptAction {
     /// Odd while a thread writes.
     version: AtomicU32,
     words: [AtomicU64; 4],
 }
 
-pub(crate) static KEPT: KeptAction =
-    KeptAction { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; 4] };
+/// The last handler that the program had for each signal, from 1 on; that of SIGSYS is what the
+/// program thinks it has, handler or not.
+pub(crate) static ACTIONS: [KeptAction; SIGNALS as usize] =
+    [const { KeptAction { version: AtomicU32::new(0), words: [const { AtomicU64::new(0) }; 4] } };
+        SIGNALS as usize];
+
+/// What the program thinks its action of SIGSYS to be.
+pub(crate) fn of_sigsys() -> &'static KeptAction {
+    &ACTIONS[raw::SIGSYS as usize - 1]
+}
 
 impl KeptAction {
     pub(crate) fn read(&self) -> Action {
@@ -60,16 +71,17 @@ impl KeptAction {
     }
 }
 
-/// Signals whose actions' masks have SIGSYS in the program's eyes.
-static MASKS_WITH_SIGSYS: AtomicU64 = AtomicU64::new(0);
+/// The kernel's action in place of one with a handler. While the delivery runs all is blocked.
+pub(crate) fn delivered([_, flags, restorer, _]: Action) -> Action {
+    [entry::delivery(), flags | raw::SA_ONSTACK as u64, restorer, !0]
+}
 
 /// rt_sigreturn: the program may have put SIGSYS into the mask of its frame.
 pub(crate) fn before_return(frame: &mut Frame) -> Path {
-    let stack = &raw mut *frame as usize + FRAME_TO_STACK;
     // SAFETY: the kernel is about to read the frame at this address; where none is mapped, the
     // thread ends by the same signal in either case.
     unsafe {
-        let mask = (stack + CONTEXT_MASK) as *mut u64;
+        let mask = (frame.stack + CONTEXT_MASK) as *mut u64;
         let value = mask.read_unaligned();
         if value & SIGSYS_BIT != 0 {
             mask.write_unaligned(value & !SIGSYS_BIT);
@@ -78,55 +90,75 @@ pub(crate) fn before_return(frame: &mut Frame) -> Path {
     Path::SignalReturn
 }
 
+/// Scratch words of rt_sigaction: the kernel's new action, then the kept one before, and whether
+/// that was replaced.
+const BEFORE: usize = 4;
+const REPLACED: usize = 8;
+
 pub(crate) fn before_action(frame: &mut Frame) -> Path {
     let [_, signal, new, old, bytes, ..] = frame.saved;
-    let stack = frame as *const Frame as u64;
-    if bytes != MASK_BYTES || !(1..=64).contains(&signal) {
+    let (signal, here) = (signal as u32, &raw const *frame as u64);
+    frame.scratch[REPLACED] = 0;
+    if bytes != MASK_BYTES || !(1..=SIGNALS).contains(&signal) {
         return Path::Ordinary;
     }
-    if signal as u32 == raw::SIGSYS {
+    if signal == raw::SIGSYS {
         return own_action(frame, new, old);
     }
+    let kept = &ACTIONS[signal as usize - 1];
+    frame.scratch[BEFORE..REPLACED].copy_from_slice(&kept.read());
     let mut action = [0; 4];
-    frame.scratch[4] = MASKS_WITH_SIGSYS.load(Relaxed) >> (signal - 1) & 1;
-    if new == 0 || read_words(new, &mut action, stack) == Readable::No {
+    if new == 0 || read_words(new, &mut action, here) == Readable::No {
         return Path::Ordinary;
     }
-    frame.scratch[5] = action[3] & SIGSYS_BIT;
-    action[3] &= !SIGSYS_BIT;
-    frame.scratch[..4].copy_from_slice(&action);
+    let has_handler = action[0] > 1;
+    let kernels = match has_handler {
+        true => delivered(action),
+        false => [action[0], action[1], action[2], action[3] & !SIGSYS_BIT],
+    };
+    frame.scratch[..BEFORE].copy_from_slice(&kernels);
     frame.call[2] = &raw const frame.scratch as u64;
+    if has_handler {
+        // The kernel's action follows: none of its signals may find the handler missing.
+        frame.scratch[REPLACED] = 1;
+        kept.write(action);
+    }
     Path::Ordinary
 }
 
-/// Shows the program the mask that it set, and keeps the bit of the new one.
+/// Shows the program the action that it set, or takes back a new one that the kernel refused.
 pub(crate) fn after_action(frame: &mut Frame) {
-    let [_, signal, new, old, ..] = frame.saved;
-    if frame.call[0] != 0 || !(1..=64).contains(&signal) || signal as u32 == raw::SIGSYS {
+    let [_, signal, _, old, bytes, ..] = frame.saved;
+    let signal = signal as u32;
+    if bytes != MASK_BYTES || !(1..=SIGNALS).contains(&signal) || signal == raw::SIGSYS {
         return;
     }
-    if old != 0 && frame.scratch[4] != 0 {
-        let mask = old as *mut u64;
-        // SAFETY: the kernel has just written an action of four words to this address.
-        unsafe { mask.add(3).write_unaligned(mask.add(3).read_unaligned() | SIGSYS_BIT) };
-    }
-    if new != 0 {
-        let bit = 1 << (signal - 1);
-        match frame.scratch[5] {
-            0 => MASKS_WITH_SIGSYS.fetch_and(!bit, Relaxed),
-            _ => MASKS_WITH_SIGSYS.fetch_or(bit, Relaxed),
-        };
+    let before: Action = core::array::from_fn(|index| frame.scratch[BEFORE + index]);
+    match outcome(frame.call[0]) {
+        Ok(_) if old != 0 => {
+            let shown = old as *mut Action;
+            // SAFETY: the kernel has just written an action of four words to this address.
+            unsafe {
+                if shown.read_unaligned()[0] == entry::delivery() {
+                    shown.write_unaligned(before);
+                }
+            }
+        }
+        // The kernel sets the action before it finds that the old one cannot be shown.
+        Ok(_) | Err(Errno(14)) => {}
+        Err(_) if frame.scratch[REPLACED] != 0 => ACTIONS[signal as usize - 1].write(before),
+        Err(_) => {}
     }
 }
 
 fn own_action(frame: &mut Frame, new: u64, old: u64) -> Path {
-    let stack = &raw const *frame as u64;
-    let before = KEPT.read();
+    let here = &raw const *frame as u64;
+    let before = of_sigsys().read();
     let mut action = [0; 4];
     // The old action goes out first: the new one is not set where the program cannot read it.
     let mut probe = [0; 4];
-    if (new != 0 && read_words(new, &mut action, stack) == Readable::No)
-        || (old != 0 && read_words(old, &mut probe, stack) == Readable::No)
+    if (new != 0 && read_words(new, &mut action, here) == Readable::No)
+        || (old != 0 && read_words(old, &mut probe, here) == Readable::No)
     {
         return answer(frame, Err(Errno(errno::EFAULT as u16)));
     }
@@ -137,38 +169,56 @@ fn own_action(frame: &mut Frame, new: u64, old: u64) -> Path {
         }
     }
     if new != 0 {
-        KEPT.write(action);
+        of_sigsys().write(action);
     }
     answer(frame, Ok(0))
 }
 
-/// Takes SIGSYS out of the mask that argument `place` (1 to 6) points to.
-pub(crate) fn strip(frame: &mut Frame, place: usize) -> Path {
-    let stack = &raw const *frame as u64;
-    let pointer = frame.saved[place];
-    let mut mask = [0];
-    if pointer != 0 && read_words(pointer, &mut mask, stack) == Readable::Yes && mask[0] & SIGSYS_BIT != 0 {
-        frame.scratch[0] = mask[0] & !SIGSYS_BIT;
-        frame.call[place] = &raw const frame.scratch as u64;
+/// rt_sigprocmask: takes SIGSYS out of a mask that would block it.
+pub(crate) fn before_mask(frame: &mut Frame) -> Path {
+    if frame.saved[1] as u32 != raw::SIG_UNBLOCK {
+        strip(frame, 2);
     }
     Path::Ordinary
 }
 
+/// A call that puts the mask to which argument `place` (1 to 6) points in place of the thread's.
+pub(crate) fn before_wait(frame: &mut Frame, place: usize) -> Path {
+    if let Some(mask) = strip(frame, place) {
+        frame.is_masked = 1;
+        frame.mask_of_call = mask;
+    }
+    Path::Ordinary
+}
+
+/// Takes SIGSYS out of the mask that argument `place` points to; returns the mask.
+fn strip(frame: &mut Frame, place: usize) -> Option<u64> {
+    let pointer = frame.saved[place];
+    let mut mask = [0];
+    if pointer == 0 || read_words(pointer, &mut mask, &raw const *frame as u64) == Readable::No {
+        return None;
+    }
+    frame.scratch[0] = mask[0] & !SIGSYS_BIT;
+    frame.call[place] = &raw const frame.scratch as u64;
+    Some(frame.scratch[0])
+}
+
 /// The same where argument 6 points to a pointer and a size.
-pub(crate) fn strip_nested(frame: &mut Frame) -> Path {
-    let stack = &raw const *frame as u64;
+pub(crate) fn before_nested_wait(frame: &mut Frame) -> Path {
+    let here = &raw const *frame as u64;
     let mut nested = [0; 2];
     let mut mask = [0];
     if frame.saved[6] != 0
-        && read_words(frame.saved[6], &mut nested, stack) == Readable::Yes
+        && read_words(frame.saved[6], &mut nested, here) == Readable::Yes
         && nested[0] != 0
-        && read_words(nested[0], &mut mask, stack) == Readable::Yes
-        && mask[0] & SIGSYS_BIT != 0
+        && read_words(nested[0], &mut mask, here) == Readable::Yes
     {
         frame.scratch[2] = mask[0] & !SIGSYS_BIT;
         frame.scratch[0] = &raw const frame.scratch[2] as u64;
         frame.scratch[1] = nested[1];
         frame.call[6] = &raw const frame.scratch as u64;
+        frame.is_masked = 1;
+        frame.mask_of_call = frame.scratch[2];
     }
     Path::Ordinary
 }

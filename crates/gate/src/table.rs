@@ -26,6 +26,8 @@ pub enum Size {
         /// Bytes more.
         more: u16,
     },
+    /// Another argument that is an `int`: the upper half of its register says nothing.
+    Int(u8),
     /// Another argument times an element.
     Times {
         /// The other argument.
@@ -60,6 +62,8 @@ pub enum Size {
     Inside(u8),
     /// A structure of a mask's address and size.
     Mask,
+    /// A structure of clone3(2), and what its words lead to.
+    Clone3,
     /// What ioctl(2)'s request says.
     Ioctl,
     /// What fcntl(2)'s command says.
@@ -97,8 +101,8 @@ const REPEATABLE: u8 = 2;
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
 /// The arguments of a call that point to memory; none where the table does not have the number.
-pub fn operands(number: u64) -> Option<&'static [Operand]> {
-    let line = LINES.get(usize::try_from(number).ok()?)?;
+pub fn operands(number: u32) -> Option<&'static [Operand]> {
+    let line = LINES.get(number as usize)?;
     if line.marks & KNOWN == 0 {
         return None;
     }
@@ -131,8 +135,8 @@ pub enum Extent {
     Nothing,
     /// The program's memory tells more: see [`Operand::size`].
     InMemory,
-    /// Pointers that nobody follows.
-    Unknown,
+    /// Pointers that nobody follows, among so many bytes.
+    Unknown(u16),
 }
 
 impl Operand {
@@ -146,6 +150,7 @@ impl Operand {
         match self.size {
             Size::Bytes(bytes) => Extent::Bytes(bytes as u64),
             Size::Length { of, more } => Extent::Bytes(other(of).saturating_add(more as u64)),
+            Size::Int(of) => Extent::Bytes(other(of) as u32 as u64),
             // Counts are `int` or `unsigned int`: the upper halves of their registers say nothing.
             Size::Times { count, bytes } => Extent::Bytes(other(count) as u32 as u64 * bytes as u64),
             Size::Bits { of, less } => {
@@ -157,11 +162,16 @@ impl Operand {
             Size::Prctl => prctl_extent(arguments[0] as u32, self.argument),
             Size::Futex => futex(second as u32, self.argument),
             // ARCH_GET_FS and ARCH_GET_GS write a word; the numbers beside them take an address.
-            Size::Arch if matches!(arguments[0], 0x1003 | 0x1004 | 0x1021..=0x1025 | 0x4001) => {
+            Size::Arch
+                if matches!(
+                    arguments[0] as u32,
+                    0x1003 | 0x1004 | 0x1021..=0x1025 | 0x4001 | 0x4003 | 0x5005
+                ) =>
+            {
                 Extent::Bytes(8)
             }
             Size::Arch => Extent::Nothing,
-            Size::Unknown => Extent::Unknown,
+            Size::Unknown => Extent::Unknown(UNKNOWN_BYTES),
             Size::Text
             | Size::TextOrPage
             | Size::Texts
@@ -170,6 +180,7 @@ impl Operand {
             | Size::Messages(_)
             | Size::Pointed(_)
             | Size::Inside(_)
+            | Size::Clone3
             | Size::Mask => Extent::InMemory,
         }
     }
@@ -184,17 +195,22 @@ fn ioctl(request: u32, argument: u64) -> Extent {
     if argument < SMALLEST_ADDRESS {
         return Extent::Nothing;
     }
+    let bytes = (request >> 16 & 0x3fff) as u16;
     match request {
         // Terminals, pipes, sockets: TCGETS to TIOCGEXCL, FIONREAD among them.
         0x5401..=0x5440 | 0x5450..=0x5460 => Extent::Bytes(OLD_FORM),
-        _ if request >> 30 != 0 => match (request >> 8) as u8 {
-            // Random device, real-time clock, userfaultfd, files: structures without pointers.
-            b'f' | b'p' | b'R' | 0xaa => Extent::Bytes((request >> 16 & 0x3fff) as u64),
-            _ => Extent::Unknown,
+        _ if request >> 30 != 0 => match ((request >> 8) as u8, request as u8) {
+            // The real-time clock and userfaultfd; flags and versions of files; the random device
+            // but for RNDADDENTROPY: structures without pointers, and without a tail.
+            (b'p' | 0xaa, _) | (b'f', 1..=3) | (b'R', 0 | 1 | 4 | 6 | 7) => Extent::Bytes(bytes as u64),
+            _ => Extent::Unknown(bytes.max(UNKNOWN_BYTES)),
         },
-        _ => Extent::Unknown,
+        _ => Extent::Unknown(UNKNOWN_BYTES),
     }
 }
+
+/// Bytes in which pointers are looked for where nothing says how many there are.
+const UNKNOWN_BYTES: u16 = 128;
 
 fn fcntl(command: u32) -> Extent {
     match command {
@@ -210,7 +226,7 @@ fn fcntl(command: u32) -> Extent {
         1035..=1038 => Extent::Bytes(8),
         // F_CREATED_QUERY and the numbers of flags and descriptors.
         0..=4 | 8..=11 | 1024..=1034 | 1039.. => Extent::Nothing,
-        _ => Extent::Unknown,
+        _ => Extent::Unknown(UNKNOWN_BYTES),
     }
 }
 
@@ -228,7 +244,7 @@ fn prctl_extent(operation: u32, argument: u8) -> Extent {
             1,
         ) => Extent::Bytes(4),
         (prctl::PR_GET_TID_ADDRESS, 1) => Extent::Bytes(8),
-        (prctl::PR_SET_SECCOMP, 2) | (prctl::PR_SET_MM, _) => Extent::Unknown,
+        (prctl::PR_SET_SECCOMP, 2) | (prctl::PR_SET_MM, _) => Extent::Unknown(UNKNOWN_BYTES),
         (
             prctl::PR_SET_PDEATHSIG
             | prctl::PR_GET_DUMPABLE
@@ -247,7 +263,7 @@ fn prctl_extent(operation: u32, argument: u8) -> Extent {
             _,
         ) => Extent::Nothing,
         // The name of a mapping: at most 80 bytes, but its length is in its text.
-        _ => Extent::Unknown,
+        _ => Extent::Unknown(UNKNOWN_BYTES),
     }
 }
 

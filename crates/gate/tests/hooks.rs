@@ -17,7 +17,7 @@ mod armed {
     static EXECS: AtomicU32 = AtomicU32::new(0);
     static FAILED: AtomicU32 = AtomicU32::new(0);
     static MAPPINGS: AtomicU32 = AtomicU32::new(0);
-    static REPORTS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    static REPORTS: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
     static MANAGED_PAGE: AtomicU64 = AtomicU64::new(0);
 
     extern "C" fn before() {

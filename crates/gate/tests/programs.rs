@@ -57,6 +57,22 @@ fn signals_at_a_thousand_a_second_arrive() {
 }
 
 #[test]
+fn handlers_find_what_they_would() {
+    let figures = check("delivery", &[], &[by_length(3000, 30000)]);
+    assert!(figures.iter().all(|way| way.abandoned > 500), "slots that were left are found: {figures:?}");
+}
+
+#[test]
+fn a_thread_needs_no_stack_to_end_and_little_to_call() {
+    check("stacks", &[], &[by_length(50, 2000)]);
+}
+
+#[test]
+fn a_program_that_confines_itself_sees_no_call_of_the_gates() {
+    check("confined", &[], &[]);
+}
+
+#[test]
 fn sigsys_belongs_to_the_program_too() {
     check("own_sigsys", &[], &[]);
 }

@@ -70,7 +70,7 @@ fn try_call(name: &str, given: &[A]) -> i64 {
             Buffer | Holds(_) => 1,
         };
     }
-    let known = operands(number).expect("known");
+    let known = operands(number as u32).expect("known");
     let told = arguments;
     for (place, given) in given.iter().enumerate() {
         let content: &[u8] = match given {

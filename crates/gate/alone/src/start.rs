@@ -1,6 +1,7 @@
 //! The constructor, its options, and the figures at the end.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use folioswap_gate::{dispatch, figures, hooks, rewrite};
 
 /// write(2), kept here so that the object needs no further crate.
@@ -24,6 +25,7 @@ extern "C" fn start(_count: i32, _arguments: *const *const c_char, environment: 
         rewrite::after_traps(1);
     }
     if options.has(b"hold") {
+        STACK.store(environment as u64 / 4096, Relaxed);
         hooks::MANAGED.set(managed);
     }
     let _ = if options.has(b"no-dispatch") { dispatch::prepare() } else { dispatch::arm() };
@@ -59,12 +61,16 @@ fn options(mut environment: *const *const c_char) -> Options {
     }
 }
 
-/// Treats the page of the running stack, which is certainly there, as managed, so that calls hold
-/// and touch what they have in it.
+/// The page of the first thread's stack that has the environment.
+static STACK: AtomicU64 = AtomicU64::new(0);
+/// Pages below it that are treated as managed.
+const STACK_PAGES: u64 = 16;
+
+/// Treats the beginning of the first thread's stack, which grows where it is touched, as managed,
+/// so that calls hold and touch what they have in it.
 extern "C" fn managed(page: u64) -> hooks::Managed {
-    let here = 0u8;
-    match &raw const here as u64 / 4096 {
-        stack if stack == page => hooks::Managed::Writable,
+    match STACK.load(Relaxed).checked_sub(page) {
+        Some(0..STACK_PAGES) => hooks::Managed::Writable,
         _ => hooks::Managed::No,
     }
 }
@@ -76,6 +82,7 @@ extern "C" fn print() {
         (&b" trapped "[..], &figures::TRAPPED),
         (b" rewritten ", &figures::REWRITTEN),
         (b" left_alone ", &figures::LEFT_ALONE),
+        (b" abandoned ", &figures::ABANDONED),
     ] {
         line.add(name);
         line.number(figure.get());

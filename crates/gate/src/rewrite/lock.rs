@@ -1,6 +1,7 @@
 //! The lock of rewriting. Its holder has all signals blocked, so it is never interrupted by code
 //! that could want it too.
 
+use crate::confined::is_confined;
 use crate::kernel::give_way;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -31,7 +32,7 @@ impl Held {
             if LOCK.load(Relaxed) == 0 && LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
                 return Some(Held(()));
             }
-            if look % 64 == 63 {
+            if look % 64 == 63 && !is_confined() {
                 give_way();
             }
             core::hint::spin_loop();

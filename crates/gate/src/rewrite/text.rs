@@ -14,7 +14,8 @@ pub(super) struct Memory(u64);
 impl Memory {
     /// None where /proc is not mounted, no descriptor is free, or a filter forbids it.
     pub(super) fn open() -> Option<Memory> {
-        let path = c"/proc/self/mem";
+        let path = c"/proc/thread-self/mem";
+        // `self` has no memory once the first thread has ended.
         let flags = raw::O_RDWR | raw::O_CLOEXEC;
         let here = raw::AT_FDCWD as i64 as u64;
         // SAFETY: reads a string.

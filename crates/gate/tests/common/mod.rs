@@ -97,6 +97,7 @@ pub struct Figures {
     pub trapped: u64,
     pub rewritten: u64,
     pub left_alone: u64,
+    pub abandoned: u64,
 }
 
 pub fn figures(output: &Output) -> Option<Figures> {
@@ -104,7 +105,7 @@ pub fn figures(output: &Output) -> Option<Figures> {
     let line = text.lines().rev().find_map(|line| line.split_once("gate: trapped ").map(|(_, rest)| rest))?;
     let mut words = line.split_whitespace();
     let mut next = || words.by_ref().find_map(|word| word.parse().ok()).unwrap_or(0);
-    Some(Figures { trapped: next(), rewritten: next(), left_alone: next() })
+    Some(Figures { trapped: next(), rewritten: next(), left_alone: next(), abandoned: next() })
 }
 
 /// The same without figures, for programs that read what others print.

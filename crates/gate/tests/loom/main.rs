@@ -28,7 +28,7 @@ macro_rules! with_fences {
             #[path = "../../src/hazard.rs"]
             pub mod hazard;
 
-            use hazard::{Hazards, Pages, Slot};
+            use hazard::{Hazards, Pages, Published, SlotIndex};
             use loom::sync::Arc;
             use std::sync::atomic::Ordering::Relaxed;
             use sync::{AtomicU32, AtomicU64};
@@ -40,12 +40,11 @@ macro_rules! with_fences {
             pub fn a_page_stays_while_a_call_uses_it(holds_all: bool) {
                 loom::model(move || {
                     let hazards = Arc::new(Hazards::<1> {
-                        slots: [Slot {
-                            owner: AtomicU32::new(0),
-                            place: AtomicU64::new(0),
+                        slots: [Published {
                             ranges: std::array::from_fn(|_| AtomicU64::new(0)),
                             holds_all: AtomicU32::new(0),
                         }],
+                        peak: AtomicU32::new(0),
                         announced: AtomicU64::new(0),
                         crowd: AtomicU32::new(0),
                     });
@@ -64,7 +63,7 @@ macro_rules! with_fences {
                             });
                         })
                     };
-                    let slot = hazards.claim(1, 0).expect("a slot");
+                    let slot = SlotIndex(0);
                     if holds_all {
                         hazards.hold_all(slot);
                     } else {

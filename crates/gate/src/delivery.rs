@@ -1,0 +1,162 @@
+//! Signals for which the program has a handler.
+//!
+//! The kernel would put its frame on a stack that may be away, or on one of the gate's. So it has
+//! one handler for all of them, which runs on an alternate stack of ours with all signals blocked,
+//! copies the frame to where it would have been, and enters the program's handler there with the
+//! mask that it would have had. The copy is moved by a multiple of 64 bytes, as the state of the
+//! floating point unit demands. The handler's rt_sigreturn then finds it.
+
+use crate::altstack;
+use crate::kernel::call;
+use crate::signals::{ACTIONS, SIGSYS_BIT};
+use crate::slot;
+use linux_raw_sys::{errno, general as raw};
+
+/// Words of a signal's context.
+#[repr(C)]
+pub(crate) struct Context {
+    flags: u64,
+    link: u64,
+    /// The kernel's alternate stack: address, flags, size.
+    stack: [u64; 3],
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+    pub registers: [u64; 17],
+    rest: [u64; 6],
+    floating: u64,
+    reserved: [u64; 8],
+    pub mask: u64,
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Context, floating) == 224);
+    assert!(core::mem::offset_of!(Context, mask) == 296);
+};
+
+pub(crate) const R11: usize = 3;
+pub(crate) const RBX: usize = 11;
+pub(crate) const RAX: usize = 13;
+pub(crate) const RCX: usize = 14;
+pub(crate) const RSP: usize = 15;
+pub(crate) const RIP: usize = 16;
+
+/// Bytes of the floating point state before what the processor adds, and where its size is.
+const FLOATING_BYTES: u64 = 512;
+const FLOATING_MAGIC_AT: u64 = 464;
+const FLOATING_MAGIC: u32 = 0x4650_5853;
+const SIGINFO_BYTES: u64 = 128;
+const RED_ZONE: u64 = 128;
+/// The floating point state lies at a multiple of this.
+const ALIGNMENT: u64 = 64;
+
+/// Where the program's handler begins.
+#[repr(C)]
+pub(crate) struct Entered {
+    /// Its address; 0: there is none any more.
+    handler: u64,
+    /// Its frame.
+    frame: u64,
+}
+
+/// Puts the frame where the program would have it; called by the entry. `mask` is for the mask of
+/// the handler.
+pub(crate) extern "C" fn deliver(
+    signal: u32,
+    info: u64,
+    context: &mut Context,
+    frame: u64,
+    mask: &mut u64,
+) -> Entered {
+    let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else {
+        return Entered { handler: 0, frame };
+    };
+    let [handler, flags, _, blocked] = kept.read();
+    if handler <= 1 {
+        return Entered { handler: 0, frame };
+    }
+    let interrupted = context.registers[RSP];
+    let gate_frame = slot::frame_of_stack(interrupted).or_else(|| {
+        slot::is_entry(context.registers[RIP]).then_some(context.registers[RBX]).and_then(slot::frame_at)
+    });
+    *mask = (mask_before(context, gate_frame) | blocked) & !SIGSYS_BIT;
+    if flags & raw::SA_NODEFER as u64 == 0 {
+        *mask |= 1 << (signal - 1);
+    }
+    let programs = match slot::frame_of_stack(interrupted) {
+        // SAFETY: the thread was interrupted while it had this frame.
+        Some(frame) => unsafe { (*frame).stack },
+        None => interrupted,
+    };
+    let is_ours = altstack::is_within(context.stack, frame);
+    let chosen = match flags & raw::SA_ONSTACK as u64 {
+        0 => None,
+        _ if is_ours => altstack::programs_of(frame).top_for(programs),
+        _ => None,
+    };
+    if !is_ours && chosen.is_none() && programs == interrupted {
+        // A thread without an alternate stack of ours: the kernel's frame is in its place.
+        return Entered { handler, frame };
+    }
+    let end = floating_end(context.floating).max(info + SIGINFO_BYTES);
+    let bytes = end - frame;
+    let top = chosen.unwrap_or(programs.wrapping_sub(RED_ZONE));
+    let distance = top.wrapping_sub(bytes).wrapping_sub(frame) & !(ALIGNMENT - 1);
+    let moved = frame.wrapping_add(distance);
+    if context.floating != 0 {
+        context.floating = context.floating.wrapping_add(distance);
+    }
+    let copy = || {
+        // SAFETY: the kernel wrote the bytes at `frame`. Where the program's stack has no room for
+        // them the thread ends by SIGSEGV, as it does where the kernel finds none.
+        unsafe { core::ptr::copy_nonoverlapping(frame as *const u8, moved as *mut u8, bytes as usize) };
+    };
+    let at = [interrupted, context.registers[RIP]];
+    match gate_frame {
+        Some(gate_frame) => slot::interrupt(gate_frame, moved, at, copy),
+        None => copy(),
+    }
+    Entered { handler, frame: moved }
+}
+
+/// The mask with which the kernel would have entered the handler, less what the action adds: that
+/// of the thread, or the one that the interrupted call has put in its place.
+fn mask_before(context: &Context, frame: Option<*mut slot::Frame>) -> u64 {
+    const EINTR: u64 = (errno::EINTR as u64).wrapping_neg();
+    let Some(frame) = frame else { return context.mask };
+    if context.registers[RAX] != EINTR || slot::frame_of_stack(context.registers[RSP]).is_some() {
+        return context.mask;
+    }
+    // SAFETY: the calling thread's frame.
+    let frame = unsafe { &mut *frame };
+    match core::mem::take(&mut frame.is_masked) {
+        0 => context.mask,
+        _ => frame.mask_of_call,
+    }
+}
+
+/// The end of the floating point state at an address.
+fn floating_end(at: u64) -> u64 {
+    if at == 0 {
+        return 0;
+    }
+    // SAFETY: the kernel wrote the state there; the words are within its first part.
+    let [magic, size] = unsafe { ((at + FLOATING_MAGIC_AT) as *const [u32; 2]).read_unaligned() };
+    at + if magic == FLOATING_MAGIC { size as u64 } else { FLOATING_BYTES }
+}
+
+/// Leads the signals for which the program has handlers already to [`deliver`]. While there is one
+/// thread.
+pub(crate) fn take_over_handlers() {
+    for signal in 1..=64u64 {
+        let mut action = [0u64; 4];
+        let words = [signal, 0, action.as_mut_ptr() as u64, 8, 0, 0];
+        // SAFETY: writes one action.
+        let read = unsafe { call(raw::__NR_rt_sigaction, words) };
+        if read.is_err() || action[0] <= 1 || signal as u32 == raw::SIGSYS {
+            continue;
+        }
+        ACTIONS[signal as usize - 1].write(action);
+        let ours = crate::signals::delivered(action);
+        // SAFETY: reads one action.
+        let _ = unsafe { call(raw::__NR_rt_sigaction, [signal, ours.as_ptr() as u64, 0, 8, 0, 0]) };
+    }
+}
