@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw, prctl};
 
 /// Numbers whose calls the gate always looks at.
-const LOOKED_AT: [u32; 27] = [
+const LOOKED_AT: [u32; 38] = [
     raw::__NR_rt_sigaction,
     raw::__NR_rt_sigprocmask,
     raw::__NR_rt_sigreturn,
@@ -31,6 +31,17 @@ const LOOKED_AT: [u32; 27] = [
     raw::__NR_mprotect,
     raw::__NR_brk,
     raw::__NR_madvise,
+    raw::__NR_pkey_mprotect,
+    raw::__NR_remap_file_pages,
+    raw::__NR_shmat,
+    raw::__NR_shmdt,
+    raw::__NR_mlock,
+    raw::__NR_mlock2,
+    raw::__NR_munlock,
+    raw::__NR_mlockall,
+    raw::__NR_munlockall,
+    raw::__NR_process_madvise,
+    raw::__NR_io_uring_setup,
     raw::__NR_exit,
     raw::__NR_exit_group,
     raw::__NR_rt_sigtimedwait,
@@ -81,7 +92,18 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
         | raw::__NR_mremap
         | raw::__NR_mprotect
         | raw::__NR_brk
-        | raw::__NR_madvise => before_mapping(frame),
+        | raw::__NR_madvise
+        | raw::__NR_pkey_mprotect
+        | raw::__NR_remap_file_pages
+        | raw::__NR_shmat
+        | raw::__NR_shmdt
+        | raw::__NR_mlock
+        | raw::__NR_mlock2
+        | raw::__NR_munlock
+        | raw::__NR_mlockall
+        | raw::__NR_munlockall
+        | raw::__NR_process_madvise
+        | raw::__NR_io_uring_setup => before_mapping(frame),
         raw::__NR_exit => {
             pins::release(frame);
             process::thread_ends(frame);
@@ -108,7 +130,7 @@ pub(crate) extern "C" fn after(frame: &mut Frame) -> Slot {
             return process::after_clone(frame);
         }
         raw::__NR_execve | raw::__NR_execveat => process::after_exec(frame),
-        raw::__NR_mmap | raw::__NR_munmap | raw::__NR_mremap => after_mapping(frame),
+        _ if replaces_text(frame) => rewrite::calls_end(),
         raw::__NR_prctl | raw::__NR_seccomp => after_confinement(frame),
         _ => {}
     }
@@ -158,22 +180,27 @@ fn before_mapping(frame: &mut Frame) -> Path {
     let [number, arguments @ ..] = frame.saved;
     // SAFETY: the arguments are the program's, as the kernel would get them.
     frame.call[0] = unsafe { hook(number as u32 as u64, &arguments) };
-    after_mapping(frame);
-    pins::release(frame);
+    abandoned(frame);
     Path::Answered
 }
 
-fn after_mapping(frame: &Frame) {
+/// Ends what a call has begun that will not come to its end.
+pub(crate) fn abandoned(frame: &mut Frame) {
     if replaces_text(frame) {
         rewrite::calls_end();
     }
+    pins::release(frame);
 }
+
+/// Of shmat(2): what is mapped there is replaced.
+const SHM_REMAP: u32 = 0o40000;
 
 /// Whether the call may take text away, or put other text in its place.
 fn replaces_text(frame: &Frame) -> bool {
     match frame.saved[0] as u32 {
-        raw::__NR_munmap | raw::__NR_mremap => true,
+        raw::__NR_munmap | raw::__NR_mremap | raw::__NR_shmdt | raw::__NR_remap_file_pages => true,
         raw::__NR_mmap => frame.saved[4] & raw::MAP_FIXED as u64 != 0,
+        raw::__NR_shmat => frame.saved[3] as u32 & SHM_REMAP != 0,
         _ => false,
     }
 }

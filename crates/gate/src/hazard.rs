@@ -97,11 +97,11 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.raise_peak(index);
         place.store(pages.0, Ordering::Release);
         fence_of_a_call();
-        loop {
+        for round in 0.. {
             match self.announced.load(Ordering::Acquire) {
                 NOTHING => return,
                 announced if !Pages(announced).overlaps(pages) => return,
-                _ => pause(),
+                _ => pause(round),
             }
         }
     }
@@ -112,8 +112,14 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.raise_peak(index);
         slot.holds_all.store(1, Ordering::Release);
         fence_of_a_call();
+        self.wait_for_the_evictor();
+    }
+
+    fn wait_for_the_evictor(&self) {
+        let mut round = 0;
         while self.announced.load(Ordering::Acquire) != NOTHING {
-            pause();
+            pause(round);
+            round += 1;
         }
     }
 
@@ -132,9 +138,7 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
     pub fn join_crowd(&self) {
         self.crowd.fetch_add(1, Ordering::AcqRel);
         fence_of_a_call();
-        while self.announced.load(Ordering::Acquire) != NOTHING {
-            pause();
-        }
+        self.wait_for_the_evictor();
     }
 
     /// Ends a hold without a slot.

@@ -80,7 +80,9 @@ pub static THREAD_CREATED: Hook<extern "C" fn()> = Hook::none();
 pub static BEFORE_EXEC: Hook<extern "C" fn()> = Hook::none();
 /// Runs when an exec has failed.
 pub static EXEC_FAILED: Hook<extern "C" fn()> = Hook::none();
-/// Makes mmap, munmap, mremap, mprotect, brk and madvise in the gate's place.
+/// Makes, in the gate's place, or refuses: mmap, munmap, mremap, mprotect, pkey_mprotect, brk, madvise,
+/// process_madvise, shmat, shmdt, remap_file_pages, mlock, mlock2, mlockall, munlock, munlockall, and
+/// io_uring_setup, whose requests no call announces.
 pub static MAPPING: Hook<Mapping> = Hook::none();
 /// Says whether a page (by its number) is managed: it may be away, and a touch brings it back.
 /// Must be set before the gate is armed; calls hold what they use from then on.

@@ -39,6 +39,15 @@ pub(crate) fn thread_id() -> u32 {
     unsafe { call(raw::__NR_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
+/// Sleeps for some 100 microseconds, where no filter of the program's may forbid it.
+pub(crate) fn sleep_a_little() {
+    let time = [0u64, 50_000];
+    if !is_confined() {
+        // SAFETY: reads two words.
+        let _ = unsafe { call(raw::__NR_nanosleep, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
+    }
+}
+
 /// Lets other threads run.
 pub(crate) fn give_way() {
     // SAFETY: no arguments.

@@ -113,7 +113,7 @@ pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
     }
     let made = outcome(frame.call[0]).is_ok();
     let child = frame.scratch[CHILD] as *mut Frame;
-    if !child.is_null() && !(shares_memory && made) {
+    if !(child.is_null() || shares_memory && made) {
         slot::free(child);
     }
     if flags & raw::CLONE_VFORK as u64 != 0 && shares_memory && made {

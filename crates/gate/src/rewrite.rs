@@ -25,7 +25,7 @@ pub use sites::State;
 pub(crate) use text::register;
 
 use crate::confined::is_confined;
-use crate::figures;
+use crate::{figures, slot};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use lock::{Held, Patience};
 use moved::Moved;
@@ -91,7 +91,7 @@ pub(crate) fn lead(behind: u64) -> u64 {
         // Another object lies here now. Its code was never moved.
         return behind;
     }
-    if site.count() >= traps && !is_confined() {
+    if site.count().is_some_and(|count| count >= traps) && !is_confined() {
         rewrite(site);
     }
     site.goes_on()
@@ -125,21 +125,35 @@ fn rewrite(site: &Site) {
         return;
     }
     let Some(memory) = Memory::open() else { return };
-    let Some(_still) = mapped::stand_still() else { return };
+    let Some(_still) = mapped::stand_still() else { return look_for_abandoned_calls() };
     if !site.is_untouched(&memory) {
         return;
     }
     let jump = site.jump();
     site.set_writing();
     // The last three bytes first: no thread executes them from here.
-    if !memory.write(site.behind(), &jump[2..]) {
-        return site.set_ready_again();
+    if memory.write(site.behind(), &jump[2..]) {
+        text::serialise_other_processors();
+        if memory.write(site.behind() - 2, &jump[..1]) {
+            site.set_rewritten();
+            figures::REWRITTEN.add();
+            return;
+        }
     }
-    text::serialise_other_processors();
-    if memory.write(site.behind() - 2, &jump[..1]) {
-        site.set_rewritten();
-        figures::REWRITTEN.add();
-    } else if memory.write(site.behind(), &site.overwritten()) {
+    // Where some of the bytes could be written and cannot be written back, the site stays what it
+    // is now: its calls trap, and go on in the trampoline.
+    site.try_no_more();
+    if memory.write(site.behind(), &site.overwritten()) {
         site.set_ready_again();
+    }
+}
+
+/// A call for mappings that a handler has left by a jump would keep everything from being rewritten.
+fn look_for_abandoned_calls() {
+    const EACH: u32 = 64;
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    if TIMES.fetch_add(1, Relaxed) % EACH == EACH - 1 {
+        let here = 0u8;
+        slot::find_abandoned(&raw const here as u64);
     }
 }

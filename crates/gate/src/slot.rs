@@ -10,7 +10,7 @@
 
 use crate::entry::{Registers, begin, end};
 use crate::kernel::{Readable, read_words};
-use crate::{confined, figures, pins};
+use crate::{call, confined, figures, pins};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -275,7 +275,7 @@ pub(crate) fn find_abandoned(here: u64) {
         // The call of this claim cannot go on. Whoever moves the count has the slot.
         if shared.taken.compare_exchange(taken, taken.wrapping_add(CLAIM), AcqRel, Relaxed).is_ok() {
             // SAFETY: the slot is this thread's now.
-            pins::release(unsafe { &mut *frame });
+            call::abandoned(unsafe { &mut *frame });
             free(frame);
             figures::ABANDONED.add();
         }

@@ -13,7 +13,12 @@ pub fn fence_of_the_evictor() {
     core::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// A moment in a wait for another thread.
-pub fn pause() {
-    core::hint::spin_loop();
+/// A moment in a wait for the evictor, which takes some microseconds unless it is not run: then the
+/// waiting thread sleeps, for one of real-time priority would keep its processor from the evictor.
+pub fn pause(round: u32) {
+    const SPINS: u32 = 4096;
+    match round < SPINS {
+        true => core::hint::spin_loop(),
+        false => crate::kernel::sleep_a_little(),
+    }
 }

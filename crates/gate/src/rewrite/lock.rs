@@ -5,12 +5,17 @@ use crate::confined::is_confined;
 use crate::kernel::give_way;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// 1 while it is held. A word of its own: nothing else is kept over a fork in it.
-static LOCK: AtomicU32 = AtomicU32::new(0);
+/// A word of its own: nothing else is kept over a fork in it.
+static LOCK: AtomicU32 = AtomicU32::new(FREE);
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Somebody has waited in vain: its holder is gone, and nobody waits again.
+const LOST: u32 = 2;
 
-/// Looks before a bounded wait ends. A holder needs some 50 microseconds; only the death of a
-/// vfork's child within them lets others wait in vain.
-const LOOKS: u32 = 20_000;
+/// Looks before a bounded wait ends, with others let run at each sixty-fourth: half a second and
+/// more. A holder needs some 50 microseconds; only the death of a vfork's child within them lets
+/// others wait in vain.
+const LOOKS: u32 = 1 << 24;
 
 /// How long to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,13 +34,18 @@ impl Held {
             Patience::Bounded => LOOKS,
         };
         for look in 0..looks {
-            if LOCK.load(Relaxed) == 0 && LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-                return Some(Held(()));
+            match LOCK.load(Relaxed) {
+                FREE if LOCK.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() => return Some(Held(())),
+                LOST => return None,
+                _ => {}
             }
             if look % 64 == 63 && !is_confined() {
                 give_way();
             }
             core::hint::spin_loop();
+        }
+        if patience == Patience::Bounded {
+            let _ = LOCK.compare_exchange(HELD, LOST, Relaxed, Relaxed);
         }
         None
     }
@@ -43,7 +53,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        LOCK.store(0, Release);
+        LOCK.store(FREE, Release);
     }
 }
 
@@ -59,12 +69,12 @@ pub(crate) fn hold_over_fork() -> u64 {
 /// Frees the lock in the parent, if it was taken.
 pub(crate) fn release_after_fork(held: u64) {
     if held != 0 {
-        LOCK.store(0, Release);
+        LOCK.store(FREE, Release);
     }
 }
 
 /// Frees the lock in the child, which is alone.
 pub(crate) fn free_after_fork() {
-    LOCK.store(0, Release);
+    LOCK.store(FREE, Release);
     super::mapped::forget_other_threads();
 }

@@ -11,7 +11,7 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 static WRITING: AtomicU32 = AtomicU32::new(0);
 /// Looks of a call at a rewriting, which takes some 20 microseconds. A vfork's child that was
 /// killed within them is the only reason to wait in vain.
-const LOOKS: u32 = 20_000;
+const LOOKS: u32 = 1 << 22;
 
 /// No text is replaced while this lives.
 pub(super) struct Still(());

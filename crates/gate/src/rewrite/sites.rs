@@ -11,6 +11,8 @@ use core::sync::atomic::{
 
 /// Sites that the table has; further ones trap for ever. glibc and its loader have 572.
 const SITES: usize = 4096;
+/// In place of the count of traps.
+const NO_MORE: u32 = u32::MAX;
 /// Places that are looked at for one address.
 const PROBES: usize = 64;
 
@@ -99,9 +101,18 @@ impl Site {
         }
     }
 
-    /// Counts a trap; returns how many there were.
-    pub(super) fn count(&self) -> u32 {
-        self.traps.fetch_add(1, Relaxed).wrapping_add(1)
+    /// Counts a trap; returns how many there were. None: the site is not to be rewritten.
+    pub(super) fn count(&self) -> Option<u32> {
+        match self.traps.load(Relaxed) {
+            NO_MORE => None,
+            count if count == NO_MORE - 1 => Some(count),
+            _ => Some(self.traps.fetch_add(1, Relaxed).wrapping_add(1)),
+        }
+    }
+
+    /// Its bytes cannot be written: nobody tries again.
+    pub(super) fn try_no_more(&self) {
+        self.traps.store(NO_MORE, Relaxed);
     }
 
     /// Leaves a new site alone for ever.

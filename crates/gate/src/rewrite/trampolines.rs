@@ -7,6 +7,7 @@ use super::text::Memory;
 use crate::entry;
 use crate::kernel::call;
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 
 /// Bytes of an area of trampolines.
@@ -36,6 +37,9 @@ unsafe impl Sync for Areas {}
 
 static ALL: Areas = Areas(UnsafeCell::new([Area { start: 0, next: 0 }; AREAS]));
 
+/// 1 once no area could be mapped: a search takes thousands of calls.
+static FAILED: AtomicU32 = AtomicU32::new(0);
+
 /// Makes a trampoline; returns its address, and the address where calls go on in it.
 pub(super) fn make(memory: &Memory, _held: &Held, moved: &Moved) -> Option<(u64, u64)> {
     // SAFETY: the caller holds the lock.
@@ -44,7 +48,13 @@ pub(super) fn make(memory: &Memory, _held: &Held, moved: &Moved) -> Option<(u64,
     let mut found = None;
     for area in areas.iter_mut() {
         if area.start == 0 {
-            area.start = map_near(site_end)?;
+            if FAILED.load(Relaxed) != 0 {
+                return None;
+            }
+            area.start = map_near(site_end).or_else(|| {
+                FAILED.store(1, Relaxed);
+                None
+            })?;
             area.next = area.start;
         }
         if area.start.abs_diff(site_end) > REACH {

@@ -21,7 +21,7 @@ macro_rules! with_fences {
                         loom::sync::atomic::fence(Ordering::SeqCst);
                     }
                 }
-                pub fn pause() {
+                pub fn pause(_round: u32) {
                     loom::thread::yield_now();
                 }
             }
