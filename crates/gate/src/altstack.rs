@@ -45,6 +45,16 @@ impl Programs {
         self.bytes != 0 && stack > self.address && stack - self.address <= self.bytes
     }
 
+    /// Its flags for a thread with this stack pointer.
+    fn state(&self, stack: u64) -> u64 {
+        self.flags
+            | match self.bytes {
+                0 => DISABLE,
+                _ if self.has(stack) => ONSTACK,
+                _ => 0,
+            }
+    }
+
     /// The end of this stack, where a handler that wants it begins; none where there is no such
     /// stack, or the thread is on it.
     pub(crate) fn top_for(&self, stack: u64) -> Option<u64> {
@@ -52,11 +62,22 @@ impl Programs {
     }
 }
 
-/// Whether an address lies in the alternate stack that the kernel has: address, flags, size.
+/// Whether an address lies in the alternate stack that the kernel has (address, flags, size), and
+/// that is one of ours.
 pub(crate) fn is_within(stack: [u64; 3], address: u64) -> bool {
     let [start, flags, bytes] = stack;
-    flags as u32 as u64 & DISABLE == 0 && address.wrapping_sub(start) < bytes
+    let is_ours = start.is_multiple_of(AREA_BYTES) && bytes == AREA_BYTES - HEADER_BYTES;
+    is_ours && flags as u32 as u64 & DISABLE == 0 && address.wrapping_sub(start) < bytes
 }
+
+/// What the program finds in the context of a handler that interrupted it with this stack pointer.
+pub(crate) fn shown(area: u64, stack: u64) -> [u64; 3] {
+    let programs = programs_of(area);
+    [programs.address, programs.state(stack), programs.bytes]
+}
+
+/// Flags that the kernel refuses: it leaves the alternate stack as it is at rt_sigreturn.
+pub(crate) const REFUSED: u64 = 3;
 
 fn header(address: u64) -> *mut Programs {
     ((address & !(AREA_BYTES - 1)) + AREA_BYTES - HEADER_BYTES) as *mut Programs
@@ -134,6 +155,9 @@ fn take() -> Option<u64> {
 }
 
 fn map_more() -> Option<()> {
+    if ALL.last().is_none_or(|last| last.load(Relaxed) != 0) {
+        return None;
+    }
     let bytes = (BATCH + 1) * AREA_BYTES;
     let protection = (raw::PROT_READ | raw::PROT_WRITE) as u64;
     let flags = (raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE) as u64;
@@ -188,7 +212,9 @@ pub(crate) fn before_altstack(frame: &mut Frame) -> Path {
         if mode & !(DISABLE | ONSTACK) != 0 || mode == DISABLE | ONSTACK {
             return answer(frame, Err(Errno(errno::EINVAL as u16)));
         }
-        if mode == DISABLE {
+        if before.thread != thread_id() as u64 {
+            // The child of a vfork: its parent's stays as it is.
+        } else if mode == DISABLE {
             *programs = Programs { thread: before.thread, ..NONE };
         } else if bytes < raw::MINSIGSTKSZ as u64 {
             return answer(frame, Err(Errno(errno::ENOMEM as u16)));
@@ -198,11 +224,7 @@ pub(crate) fn before_altstack(frame: &mut Frame) -> Path {
         }
     }
     if old != 0 {
-        let flags = match (is_on, before.bytes) {
-            (true, _) => ONSTACK,
-            (_, 0) => DISABLE,
-            _ => 0,
-        } | before.flags;
+        let flags = before.state(frame.stack);
         let mut probe = [0; 3];
         if read_words(old, &mut probe, here) == Readable::No {
             return answer(frame, Err(Errno(errno::EFAULT as u16)));

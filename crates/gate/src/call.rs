@@ -69,6 +69,8 @@ pub(crate) fn choose_slow_calls() {
 /// Decides how a call goes on, and prepares its arguments.
 pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
     frame.is_masked = 0;
+    frame.is_made = 0;
+    frame.holds_text = 0;
     if slot::index_of(frame).is_none() {
         slot::none_was_free(frame);
     }
@@ -113,7 +115,9 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
             if let Some(hook) = hooks::LEAVING.get() {
                 hook();
             }
-            Path::Ordinary
+            pins::release(frame);
+            process::thread_ends(frame);
+            Path::End
         }
         _ => Path::Ordinary,
     }
@@ -121,6 +125,7 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
 
 /// Completes a call that went to the kernel; its result is in `call[0]`.
 pub(crate) extern "C" fn after(frame: &mut Frame) -> Slot {
+    frame.is_made = 1;
     if !process::is_child(frame) {
         pins::release(frame);
     }
@@ -130,7 +135,7 @@ pub(crate) extern "C" fn after(frame: &mut Frame) -> Slot {
             return process::after_clone(frame);
         }
         raw::__NR_execve | raw::__NR_execveat => process::after_exec(frame),
-        _ if replaces_text(frame) => rewrite::calls_end(),
+        _ if frame.holds_text != 0 => end_of_text(frame),
         raw::__NR_prctl | raw::__NR_seccomp => after_confinement(frame),
         _ => {}
     }
@@ -175,21 +180,27 @@ fn after_confinement(frame: &Frame) {
 fn before_mapping(frame: &mut Frame) -> Path {
     if replaces_text(frame) {
         rewrite::calls_begin();
+        frame.holds_text = 1;
     }
     let Some(hook) = hooks::MAPPING.get() else { return Path::Ordinary };
     let [number, arguments @ ..] = frame.saved;
     // SAFETY: the arguments are the program's, as the kernel would get them.
     frame.call[0] = unsafe { hook(number as u32 as u64, &arguments) };
+    frame.is_made = 1;
     abandoned(frame);
     Path::Answered
 }
 
 /// Ends what a call has begun that will not come to its end.
 pub(crate) fn abandoned(frame: &mut Frame) {
-    if replaces_text(frame) {
+    end_of_text(frame);
+    pins::release(frame);
+}
+
+fn end_of_text(frame: &mut Frame) {
+    if core::mem::take(&mut frame.holds_text) != 0 {
         rewrite::calls_end();
     }
-    pins::release(frame);
 }
 
 /// Of shmat(2): what is mapped there is replaced.
@@ -208,6 +219,7 @@ fn replaces_text(frame: &Frame) -> bool {
 /// Answers a call in the kernel's place.
 pub(crate) fn answer(frame: &mut Frame, result: Result<u64, Errno>) -> Path {
     frame.call[0] = result.unwrap_or_else(Errno::word);
+    frame.is_made = 1;
     pins::release(frame);
     Path::Answered
 }

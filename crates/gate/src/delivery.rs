@@ -2,14 +2,15 @@
 //!
 //! The kernel would put its frame on a stack that may be away, or on one of the gate's. So it has
 //! one handler for all of them, which runs on an alternate stack of ours with all signals blocked,
-//! copies the frame to where it would have been, and enters the program's handler there with the
-//! mask that it would have had. The copy is moved by a multiple of 64 bytes, as the state of the
-//! floating point unit demands. The handler's rt_sigreturn then finds it.
+//! and copies the frame to where it would have been, moved by a multiple of 64 bytes, as the state
+//! of the floating point unit demands. The kernel's own frame then becomes one that leads into the
+//! program's handler, with the registers and the mask that it would have had: one rt_sigreturn,
+//! which every filter of calls allows. That of the handler finds the copy.
 
-use crate::altstack;
 use crate::kernel::call;
 use crate::signals::{ACTIONS, SIGSYS_BIT};
 use crate::slot;
+use crate::{altstack, context, entry};
 use linux_raw_sys::{errno, general as raw};
 
 /// Words of a signal's context.
@@ -17,13 +18,15 @@ use linux_raw_sys::{errno, general as raw};
 pub(crate) struct Context {
     flags: u64,
     link: u64,
-    /// The kernel's alternate stack: address, flags, size.
-    stack: [u64; 3],
+    /// The alternate stack: address, flags, size.
+    pub stack: [u64; 3],
     /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
     pub registers: [u64; 17],
-    rest: [u64; 6],
+    pub flags_register: u64,
+    rest: [u64; 5],
     floating: u64,
-    reserved: [u64; 8],
+    /// The kernel does not read them.
+    pub reserved: [u64; 8],
     pub mask: u64,
 }
 
@@ -33,7 +36,10 @@ const _: () = {
 };
 
 pub(crate) const R11: usize = 3;
+pub(crate) const RDI: usize = 8;
+pub(crate) const RSI: usize = 9;
 pub(crate) const RBX: usize = 11;
+pub(crate) const RDX: usize = 12;
 pub(crate) const RAX: usize = 13;
 pub(crate) const RCX: usize = 14;
 pub(crate) const RSP: usize = 15;
@@ -45,41 +51,28 @@ const FLOATING_MAGIC_AT: u64 = 464;
 const FLOATING_MAGIC: u32 = 0x4650_5853;
 const SIGINFO_BYTES: u64 = 128;
 const RED_ZONE: u64 = 128;
+/// Bytes of a stack that the delivery may have used where it runs.
+const OWN_BYTES: u64 = 2048;
 /// The floating point state lies at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
-/// Where the program's handler begins.
-#[repr(C)]
-pub(crate) struct Entered {
-    /// Its address; 0: there is none any more.
-    handler: u64,
-    /// Its frame.
-    frame: u64,
-}
+/// Flags that the kernel clears for a handler: direction, resume, single step.
+const CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
 
-/// Puts the frame where the program would have it; called by the entry. `mask` is for the mask of
-/// the handler.
-pub(crate) extern "C" fn deliver(
-    signal: u32,
-    info: u64,
-    context: &mut Context,
-    frame: u64,
-    mask: &mut u64,
-) -> Entered {
-    let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else {
-        return Entered { handler: 0, frame };
-    };
+/// Copies the frame to where the program would have it, and makes of the kernel's own frame the way
+/// into the handler: called by the entry, which then makes rt_sigreturn with it.
+pub(crate) extern "C" fn deliver(signal: u32, info: u64, context: &mut Context, frame: u64) {
+    let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else { return };
     let [handler, flags, _, blocked] = kept.read();
     if handler <= 1 {
-        return Entered { handler: 0, frame };
+        // There is none any more.
+        return;
     }
     let interrupted = context.registers[RSP];
-    let gate_frame = slot::frame_of_stack(interrupted).or_else(|| {
-        slot::is_entry(context.registers[RIP]).then_some(context.registers[RBX]).and_then(slot::frame_at)
-    });
-    *mask = (mask_before(context, gate_frame) | blocked) & !SIGSYS_BIT;
+    let gate_frame = frame_of(context);
+    let mut mask = mask_before(context, gate_frame) | blocked;
     if flags & raw::SA_NODEFER as u64 == 0 {
-        *mask |= 1 << (signal - 1);
+        mask |= 1 << (signal - 1);
     }
     let programs = match slot::frame_of_stack(interrupted) {
         // SAFETY: the thread was interrupted while it had this frame.
@@ -87,20 +80,22 @@ pub(crate) extern "C" fn deliver(
         None => interrupted,
     };
     let is_ours = altstack::is_within(context.stack, frame);
-    let chosen = match flags & raw::SA_ONSTACK as u64 {
-        0 => None,
-        _ if is_ours => altstack::programs_of(frame).top_for(programs),
-        _ => None,
-    };
-    if !is_ours && chosen.is_none() && programs == interrupted {
-        // A thread without an alternate stack of ours: the kernel's frame is in its place.
-        return Entered { handler, frame };
+    let mut top = programs.wrapping_sub(RED_ZONE);
+    if is_ours {
+        context.stack = altstack::shown(frame, programs);
+        if flags & raw::SA_ONSTACK as u64 != 0 {
+            top = altstack::programs_of(frame).top_for(programs).unwrap_or(top);
+        }
+    } else if programs == interrupted {
+        // A thread without an alternate stack of ours: the copy goes below the kernel's frame, and
+        // below what runs here.
+        top = frame.wrapping_sub(OWN_BYTES);
     }
     let end = floating_end(context.floating).max(info + SIGINFO_BYTES);
     let bytes = end - frame;
-    let top = chosen.unwrap_or(programs.wrapping_sub(RED_ZONE));
     let distance = top.wrapping_sub(bytes).wrapping_sub(frame) & !(ALIGNMENT - 1);
     let moved = frame.wrapping_add(distance);
+    context::show(context, gate_frame);
     if context.floating != 0 {
         context.floating = context.floating.wrapping_add(distance);
     }
@@ -109,12 +104,32 @@ pub(crate) extern "C" fn deliver(
         // them the thread ends by SIGSEGV, as it does where the kernel finds none.
         unsafe { core::ptr::copy_nonoverlapping(frame as *const u8, moved as *mut u8, bytes as usize) };
     };
-    let at = [interrupted, context.registers[RIP]];
+    let at = [context.registers[RSP], context.registers[RIP]];
     match gate_frame {
         Some(gate_frame) => slot::interrupt(gate_frame, moved, at, copy),
         None => copy(),
     }
-    Entered { handler, frame: moved }
+    let own = &raw const *context as u64;
+    context.registers[RIP] = handler;
+    context.registers[RSP] = moved;
+    context.registers[RDI] = signal as u64;
+    context.registers[RSI] = info.wrapping_add(distance);
+    context.registers[RDX] = own.wrapping_add(distance);
+    context.registers[RAX] = 0;
+    context.flags_register &= !CLEARED_FLAGS;
+    context.mask = mask & !SIGSYS_BIT;
+    // The handler begins with a floating point unit that is as new, and the stack stays.
+    context.floating = 0;
+    context.stack[1] = altstack::REFUSED;
+}
+
+/// The frame of the call that was interrupted, where the gate had begun with one.
+fn frame_of(context: &Context) -> Option<*mut slot::Frame> {
+    let made = entry::made();
+    let at_the_call = made.start - 2..made.end;
+    slot::frame_of_stack(context.registers[RSP]).or_else(|| {
+        at_the_call.contains(&context.registers[RIP]).then_some(context.registers[RBX] as *mut slot::Frame)
+    })
 }
 
 /// The mask with which the kernel would have entered the handler, less what the action adds: that

@@ -7,7 +7,7 @@
 use crate::delivery::{self, Context, R11, RAX, RCX, RIP, RSP};
 use crate::kernel::{Errno, call, set_mask};
 use crate::signals::{Action, SIGSYS_BIT, of_sigsys};
-use crate::{altstack, call as calls, entry, figures, hooks, process, rewrite};
+use crate::{altstack, call as calls, entry, figures, hooks, process, rewrite, slot};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{general as raw, prctl};
 
@@ -39,6 +39,7 @@ pub fn arm() -> Result<(), Errno> {
 /// As those of [`arm`].
 pub fn prepare() -> Result<(), Errno> {
     calls::choose_slow_calls();
+    slot::prepare();
     rewrite::register();
     of_sigsys().write(install_handler()?);
     let mut mask = 0u64;

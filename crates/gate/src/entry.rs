@@ -34,7 +34,7 @@ pub(crate) enum Path {
     SignalReturn = 2,
     /// clone onto another stack: `r9` leads the child to its frame.
     NewStack = 3,
-    /// The thread ends: the slot is free before the call.
+    /// The thread, or the process, ends: the slot is free before the call.
     End = 4,
 }
 
@@ -112,6 +112,18 @@ pub(crate) fn delivery() -> u64 {
     address!("folioswap_gate_delivery")
 }
 
+/// Where the slow path goes on after the kernel's part of an ordinary call: in this range, and at
+/// the `syscall` before it, `rbx` has the frame; `rax` has the result.
+pub(crate) fn made() -> core::ops::Range<u64> {
+    address!("folioswap_gate_made")..address!("folioswap_gate_made_end")
+}
+
+/// Where a call goes on that nothing looks at: the stack has the site, and where the thread goes
+/// on.
+pub(crate) fn made_at_once() -> u64 {
+    address!("folioswap_gate_made_at_once")
+}
+
 /// Makes a system call from within the range that is let through.
 ///
 /// # Safety
@@ -181,9 +193,7 @@ global_asm!(
     GATE_LOAD {SAVED}
     mov rax, [rbx + {CALL}]
     mov rcx, [rbx + {GOES_ON}]
-    .if \free
     mov qword ptr [rbx + {INTERRUPTED}], 0
-    .endif
     push qword ptr [rbx + {FLAGS}]
     popfq
     mov r11, rbx
@@ -210,10 +220,12 @@ global_asm!(
     .pushsection .text.folioswap_gate, "ax", @progbits
     .hidden folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
     .hidden folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
-    .hidden folioswap_gate_delivery
+    .hidden folioswap_gate_delivery, folioswap_gate_made, folioswap_gate_made_end
+    .hidden folioswap_gate_made_at_once
     .globl folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
     .globl folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
-    .globl folioswap_gate_delivery
+    .globl folioswap_gate_delivery, folioswap_gate_made, folioswap_gate_made_end
+    .globl folioswap_gate_made_at_once
     .p2align 6
     .type folioswap_gate_begin, @function
 folioswap_gate_begin:
@@ -240,6 +252,7 @@ folioswap_gate_begin:
     popfq
     .cfi_adjust_cfa_offset -8
     syscall
+folioswap_gate_made_at_once:
     mov rcx, [rsp + 8]
     lea rsp, [rsp + 144]
     .cfi_def_cfa_offset 0
@@ -284,6 +297,11 @@ folioswap_gate_begin:
     mov r11, [rcx - 152]
     mov [rbx + {FLAGS}], r11
     mov rsp, rbx
+    mov [rbx + {KEPT}], rbp
+    mov [rbx + {KEPT} + 8], r12
+    mov [rbx + {KEPT} + 16], r13
+    mov [rbx + {KEPT} + 24], r14
+    mov [rbx + {KEPT} + 32], r15
     mov [rbx + {SAVED}], rax
     mov [rbx + {CALL}], rax
     GATE_STORE {CALL}
@@ -307,10 +325,12 @@ folioswap_gate_begin:
 
 31: # An ordinary call. The child of a vfork finds the frame as it was; so does its parent later.
     GATE_KERNEL
+folioswap_gate_made:
     mov rsp, rbx
     mov [rbx + {CALL}], rax
     cld
     GATE_CALL {after}
+folioswap_gate_made_end:
     test eax, eax
     jz 60f
     GATE_BACK 0
@@ -337,9 +357,10 @@ folioswap_gate_begin:
     GATE_CALL {thread_started}
     jmp 60b
 
-50: # The thread ends. All signals are blocked, so nothing needs its stack any more.
+50: # The thread ends. Signals are blocked, but for a program that has a filter of its own.
     mov rdi, [rbx + {CALL} + 8]
     mov rax, [rbx + {CALL}]
+    mov rsp, [rbx + {STACK}]
     mov qword ptr [rbx + {INTERRUPTED}], 0
     mov byte ptr [rbx], 0
     syscall
@@ -349,19 +370,20 @@ folioswap_gate_begin:
     # The same from a site that trapped: there may be no stack. rdi has the status.
 folioswap_gate_thread_end:
     cld
-    lea rbx, [rip + {table} + {SLOT_BYTES} - {BYTES}]
+    lea r11, [rip + {table} + {SLOT_BYTES} - {BYTES}]
     mov ecx, {SLOTS}
-51: lock bts dword ptr [rbx], 0
+51: lock bts dword ptr [r11], 0
     jnc 52f
-    add rbx, {SLOT_BYTES}
+    add r11, {SLOT_BYTES}
     dec ecx
     jnz 51b
     mov eax, 60
     syscall
     ud2
-52: add dword ptr [rbx], {CLAIM}
-    mov [rbx + {STACK}], rsp
-    mov [rbx + {CALL_STACK}], rsp
+52: add dword ptr [r11], {CLAIM}
+    mov [r11 + {STACK}], rsp
+    mov [r11 + {CALL_STACK}], rsp
+    mov rbx, r11
     mov rsp, rbx
     mov qword ptr [rbx + {CALL}], 60
     mov [rbx + {CALL} + 8], rdi
@@ -372,33 +394,11 @@ folioswap_gate_thread_end:
     # signals blocked: rdi has the signal, rsi siginfo, rdx the context, rsp the frame.
 folioswap_gate_delivery:
     cld
-    mov ebp, edi
-    mov r14, rsi
-    mov r15, rdx
-    sub r14, rsp
-    sub r15, rsp
     mov rcx, rsp
     mov rbx, rsp
     lea rsp, [rsp - 24]
-    mov r8, rsp
     call {deliver}
-    test rax, rax
-    jz 71f
-    # On the program's stack: r8 and the words there have the handler's mask.
-    mov r12, rax
-    mov rsi, rsp
-    mov rsp, rdx
-    mov edi, 2
-    xor edx, edx
-    mov r10d, 8
-    mov eax, 14
-    syscall
-    mov edi, ebp
-    lea rsi, [rsp + r14]
-    lea rdx, [rsp + r15]
-    xor eax, eax
-    jmp r12
-71: # There is no handler any more.
+    # The kernel's own frame has become the way into the handler.
     lea rsp, [rbx + 8]
     mov eax, 15
     syscall
@@ -441,6 +441,7 @@ folioswap_gate_end:
     CALL = const place::CALL,
     SAVED = const place::SAVED,
     SSE = const place::SSE,
+    KEPT = const place::KEPT,
     INTERRUPTED = const place::INTERRUPTED,
     BYTES = const place::BYTES,
     before = sym crate::call::before,

@@ -147,7 +147,8 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
     }
 
     /// Forgets, in the child of a fork, all holds and what the evictor was about to take: the child
-    /// has neither of them. (The evictor stands still over a fork, or takes nothing of the child's.)
+    /// has neither of them. (The evictor stands still over a fork, or takes nothing of the
+    /// child's.)
     pub fn forget(&self) {
         for index in 0..self.peak() {
             self.release(SlotIndex(index));

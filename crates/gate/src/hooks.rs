@@ -1,7 +1,7 @@
 //! What a pager is told and asked by the gate. A hook that is not set costs one load.
 //!
-//! Hooks run on a stack of the gate's with some 15 KiB, may make system calls of their own only through
-//! code that the dispatch lets through ([`make_call`]), and must not unwind.
+//! Hooks run on a stack of the gate's with some 15 KiB, may make system calls of their own only
+//! through code that the dispatch lets through ([`make_call`]), and must not unwind.
 
 use crate::kernel::{self, Errno};
 use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
@@ -80,9 +80,9 @@ pub static THREAD_CREATED: Hook<extern "C" fn()> = Hook::none();
 pub static BEFORE_EXEC: Hook<extern "C" fn()> = Hook::none();
 /// Runs when an exec has failed.
 pub static EXEC_FAILED: Hook<extern "C" fn()> = Hook::none();
-/// Makes, in the gate's place, or refuses: mmap, munmap, mremap, mprotect, pkey_mprotect, brk, madvise,
-/// process_madvise, shmat, shmdt, remap_file_pages, mlock, mlock2, mlockall, munlock, munlockall, and
-/// io_uring_setup, whose requests no call announces.
+/// Makes, in the gate's place, or refuses: mmap, munmap, mremap, mprotect, pkey_mprotect, brk,
+/// madvise, process_madvise, shmat, shmdt, remap_file_pages, mlock, mlock2, mlockall, munlock,
+/// munlockall, and io_uring_setup, whose requests no call announces.
 pub static MAPPING: Hook<Mapping> = Hook::none();
 /// Says whether a page (by its number) is managed: it may be away, and a touch brings it back.
 /// Must be set before the gate is armed; calls hold what they use from then on.

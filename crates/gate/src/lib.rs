@@ -16,6 +16,7 @@ compile_error!("the entry saves SSE registers only: do not compile the gate with
 mod altstack;
 mod call;
 mod confined;
+mod context;
 mod delivery;
 pub mod dispatch;
 mod entry;

@@ -6,7 +6,7 @@
 
 use crate::hazard::{Hazards, NoPages, PAGE, Pages, Published, RANGES, SlotIndex};
 use crate::hooks::{self, Incident, Managed};
-use crate::kernel::{Readable, copy, read_bytes};
+use crate::kernel::{self, Readable, copy, read_bytes};
 use crate::slot::{self, Frame, SLOTS};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Access, Extent, Operand, Size, operands};
@@ -102,9 +102,18 @@ pub(crate) fn release_everything() {
     HAZARDS.forget();
 }
 
-/// Slots from this one on have never held anything.
-pub(crate) fn peak() -> u32 {
-    HAZARDS.peak()
+/// Reads words that need not be there, and may be away.
+pub(crate) fn read_words(address: u64, words: &mut [u64], here: u64) -> Readable {
+    let is_managed = |page| hooks::MANAGED.get().is_some_and(|managed| managed(page) != Managed::No);
+    let pages = Pages::around(address, size_of_val(words) as u64);
+    if pages.is_ok_and(|pages| (pages.first()..pages.end()).all(is_managed)) {
+        for (index, word) in words.iter_mut().enumerate() {
+            // SAFETY: the pages are managed, so reading them is served.
+            *word = unsafe { (address as *const u64).add(index).read_unaligned() };
+        }
+        return Readable::Yes;
+    }
+    kernel::read_words(address, words, here)
 }
 
 impl Call {

@@ -20,6 +20,9 @@ const TRIES: u32 = 1 << 16;
 /// ARCH_GET_FS of arch_prctl(2).
 const GET_FS: u64 = 0x1003;
 
+/// Flags of a vfork.
+const SHARING: u64 = (raw::CLONE_VM | raw::CLONE_VFORK) as u64;
+
 /// Places in the frame's scratch words.
 const PREPARED: usize = 0;
 const MASK: usize = 1;
@@ -34,7 +37,16 @@ const SIGSYS_ACTION: usize = 5;
 pub(crate) fn before_clone(frame: &mut Frame) -> Path {
     frame.scratch[PREPARED] = 0;
     // A structure that cannot be read is the kernel's to refuse.
-    let Some((flags, stack)) = flags_and_stack(frame) else { return Path::Ordinary };
+    let Some((mut flags, stack)) = flags_and_stack(frame) else { return Path::Ordinary };
+    if stack == 0 && flags & raw::CLONE_VM as u64 != 0 && slot::index_of(frame).is_none() {
+        // The child would overwrite a frame on this stack: it gets a copy of the memory instead.
+        match frame.saved[0] as u32 {
+            raw::__NR_vfork => frame.call[0] = raw::__NR_fork as u64,
+            raw::__NR_clone => frame.call[1] &= !SHARING,
+            _ => return crate::call::answer(frame, Err(Errno(errno::EAGAIN as u16))),
+        }
+        flags &= !SHARING;
+    }
     let mut child = None;
     if stack != 0 {
         child = claim();
@@ -44,6 +56,8 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
     }
     frame.scratch[PREPARED] = 1;
     frame.scratch[MASK] = set_mask(!0);
+    // A vfork's child overwrites what a handler's frame was.
+    slot::forget_interruption(frame);
     frame.scratch[CHILD] = child.map_or(0, |child| child as u64);
     frame.scratch[FLAGS] = flags;
     frame.scratch[SIGSYS_ACTION..SIGSYS_ACTION + 4].copy_from_slice(&of_sigsys().read());
@@ -85,7 +99,9 @@ fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
 fn claim() -> Option<*mut Frame> {
     (0..TRIES).find_map(|_| {
         slot::claim().or_else(|| {
-            give_way();
+            if !confined::is_confined() {
+                give_way();
+            }
             None
         })
     })
@@ -148,7 +164,9 @@ fn child(frame: &mut Frame, flags: u64) {
         pins::release_everything();
         frame.hold = pins::Hold::Nothing;
         slot::forget_others(frame);
-        altstack::forget_others();
+        if !confined::is_confined() {
+            altstack::forget_others();
+        }
         if let Some(hook) = hooks::FORK_CHILD.get() {
             hook();
         }
@@ -174,7 +192,8 @@ fn is_armed() -> bool {
 /// Whether threads are armed: 1 once the first one is.
 pub(crate) static DISPATCH: AtomicU32 = AtomicU32::new(0);
 
-/// Before exit(2): the thread's alternate stack is for others, and nothing runs in it any more.
+/// Before exit(2) and exit_group(2): the thread's alternate stack is for others, and nothing runs
+/// in it any more.
 pub(crate) extern "C" fn thread_ends(_frame: &mut Frame) {
     if !confined::is_confined() {
         set_mask(!0);

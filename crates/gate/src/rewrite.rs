@@ -148,7 +148,8 @@ fn rewrite(site: &Site) {
     }
 }
 
-/// A call for mappings that a handler has left by a jump would keep everything from being rewritten.
+/// A call for mappings that a handler has left by a jump would keep everything from being
+/// rewritten.
 fn look_for_abandoned_calls() {
     const EACH: u32 = 64;
     static TIMES: AtomicU32 = AtomicU32::new(0);

@@ -6,18 +6,18 @@
 //! rt_sigtimedwait and signalfd see only what is blocked, so they see no SIGSYS that others send.
 
 use crate::call::answer;
+use crate::delivery::Context;
 use crate::entry::{self, Path};
 use crate::kernel::{Errno, Readable, outcome, read_words};
 use crate::slot::Frame;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Release};
+use crate::{altstack, context};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use linux_raw_sys::{errno, general as raw};
 
 /// SIGSYS in a mask.
 pub(crate) const SIGSYS_BIT: u64 = 1 << (raw::SIGSYS - 1);
 /// Bytes of the kernel's mask.
 const MASK_BYTES: u64 = 8;
-/// Byte of the mask in the context of a signal frame.
-const CONTEXT_MASK: u64 = 296;
 /// The longest wait for another thread that sets the same action, in looks.
 const LOOKS: u32 = 1 << 16;
 /// Signals that the kernel numbers.
@@ -60,10 +60,20 @@ impl KeptAction {
         action
     }
 
-    /// Sets the action. Where a thread was interrupted while it wrote, the last writer wins.
+    /// Sets the action. Where a thread was interrupted while it wrote, and does not go on, the next
+    /// writer waits for it in vain for a moment.
     pub(crate) fn write(&self, action: Action) {
-        let version = self.version.load(Acquire) & !1;
-        self.version.store(version.wrapping_add(1), Release);
+        let mut version = self.version.load(Acquire);
+        for _ in 0..LOOKS {
+            if version.is_multiple_of(2)
+                && self.version.compare_exchange(version, version.wrapping_add(1), AcqRel, Acquire).is_ok()
+            {
+                break;
+            }
+            core::hint::spin_loop();
+            version = self.version.load(Acquire);
+        }
+        let version = version & !1;
         for (kept, word) in self.words.iter().zip(action) {
             kept.store(word, Release);
         }
@@ -76,16 +86,17 @@ pub(crate) fn delivered([_, flags, restorer, _]: Action) -> Action {
     [entry::delivery(), flags | raw::SA_ONSTACK as u64, restorer, !0]
 }
 
-/// rt_sigreturn: the program may have put SIGSYS into the mask of its frame.
+/// rt_sigreturn: the frame gets what the call needs that was interrupted; the program may have put
+/// SIGSYS into the mask.
 pub(crate) fn before_return(frame: &mut Frame) -> Path {
-    // SAFETY: the kernel is about to read the frame at this address; where none is mapped, the
-    // thread ends by the same signal in either case.
-    unsafe {
-        let mask = (frame.stack + CONTEXT_MASK) as *mut u64;
-        let value = mask.read_unaligned();
-        if value & SIGSYS_BIT != 0 {
-            mask.write_unaligned(value & !SIGSYS_BIT);
-        }
+    // SAFETY: the kernel is about to read the frame behind whose first word the stack pointer
+    // stands; where none is mapped, the thread ends by the same signal in either case.
+    let context = unsafe { &mut *(frame.stack as *mut Context) };
+    context::restore(context);
+    // The thread keeps its alternate stack, also where it returns from a handler of another thread.
+    context.stack[1] = altstack::REFUSED;
+    if context.mask & SIGSYS_BIT != 0 {
+        context.mask &= !SIGSYS_BIT;
     }
     Path::SignalReturn
 }

@@ -2,24 +2,27 @@
 //!
 //! A program's stack may have no room (Go), may leave memory, and may be gone when its thread ends
 //! (musl unmaps it), so a call of the slow path takes a slot: its frame, and the stack below it.
-//! The kernel is entered with the program's stack pointer, so that signals find the program's stack;
-//! `rbx` has the frame meanwhile.
+//! The kernel is entered with the program's stack pointer, so that signals find the program's
+//! stack; `rbx` has the frame meanwhile.
 //!
 //! A handler that leaves a call by a jump leaves its slot. Such slots are found when none is free:
 //! the copy of the signal's frame, without which the call cannot go on, has been overwritten.
 
-use crate::entry::{Registers, begin, end};
-use crate::kernel::{Readable, read_words};
+use crate::entry::Registers;
+use crate::hazard::PAGE;
+use crate::kernel::{self, Readable};
 use crate::{call, confined, figures, pins};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
+use linux_raw_sys::general as raw;
+
 /// Calls of the slow path that may be under way at once. Further ones use the program's stack.
-pub const SLOTS: usize = 1024;
+pub const SLOTS: usize = 512;
 /// Bytes of a slot. Hooks run there too.
-pub(crate) const SLOT_BYTES: usize = 16 << 10;
+pub(crate) const SLOT_BYTES: usize = 8 << 10;
 /// The search for a free slot begins at one of the first so many, chosen by the stack pointer, so
 /// that threads seldom meet.
 pub(crate) const FIRST: usize = 64;
@@ -68,8 +71,19 @@ pub(crate) struct Frame {
     interrupted: AtomicU64,
     /// The stack pointer and program counter in that frame.
     interrupted_at: [AtomicU64; 2],
+    /// The word with the claim that was interrupted.
+    interrupted_claim: AtomicU32,
     /// Odd while a signal frame is being copied for a handler that interrupts the call.
     interruptions: AtomicU64,
+    /// The registers of the call while a handler that interrupted it runs, and the flags: it finds
+    /// those of the program in their place.
+    pub context: [u64; 18],
+    /// 1 once the kernel's part of the call is over.
+    pub is_made: u64,
+    /// The program's `rbp` and `r12` to `r15`.
+    pub kept: [u64; 5],
+    /// 1 while the call keeps text from being rewritten.
+    pub holds_text: u64,
     /// The thread pointer of an exec's thread.
     exec_thread: u64,
 }
@@ -87,6 +101,7 @@ pub(crate) mod place {
     pub const CALL: usize = offset_of!(Frame, call);
     pub const SAVED: usize = offset_of!(Frame, saved);
     pub const SSE: usize = offset_of!(Frame, sse);
+    pub const KEPT: usize = offset_of!(Frame, kept);
     pub const INTERRUPTED: usize = offset_of!(Frame, interrupted);
     pub const BYTES: usize = size_of::<Frame>();
 }
@@ -147,7 +162,7 @@ pub(crate) fn frame_of_stack(address: u64) -> Option<*mut Frame> {
 }
 
 /// The frame at exactly this address, if there is one in the table.
-pub(crate) fn frame_at(address: u64) -> Option<*mut Frame> {
+fn frame_at(address: u64) -> Option<*mut Frame> {
     frame_of_stack(address).filter(|frame| *frame as u64 == address)
 }
 
@@ -197,14 +212,46 @@ pub(crate) fn copy(from: &Frame, to: *mut Frame) {
     }
 }
 
-/// Frees all slots but one in the child of a fork: other threads' calls are its parent's.
+/// The slot of the call whose handler has its signal frame here; none where it is another's by now.
+pub(crate) fn interrupted_at(frame: u64, copy: u64) -> Option<*mut Frame> {
+    frame_at(frame).filter(|frame| {
+        // SAFETY: the words are atomic.
+        let frame = unsafe { &**frame };
+        let taken = frame.taken.load(Acquire);
+        taken & TAKEN != 0
+            && taken == frame.interrupted_claim.load(Acquire)
+            && frame.interrupted.load(Acquire) == copy
+    })
+}
+
+/// The handler is over: the copy no longer says whether the call lives.
+pub(crate) fn forget_interruption(frame: &Frame) {
+    frame.interrupted.store(0, Release);
+}
+
+/// Frees the slots of other threads' calls in the child of a fork: they are its parent's. Calls
+/// that handlers have interrupted stay: the child may be in such a handler, and return to the call.
 pub(crate) fn forget_others(own: &Frame) {
+    let here = &raw const *own as u64;
     for frame in Table::all() {
         // SAFETY: the child is alone.
-        if frame.cast_const() != &raw const *own && unsafe { (*frame).taken.load(Relaxed) } & TAKEN != 0 {
+        let shared = unsafe { &*frame };
+        let is_taken = shared.taken.load(Relaxed) & TAKEN != 0;
+        if frame.cast_const() != &raw const *own && is_taken && !is_interrupted(shared, here) {
             free(frame);
         }
     }
+}
+
+/// Whether a handler has interrupted this call, and can still return to it.
+fn is_interrupted(frame: &Frame, here: u64) -> bool {
+    let copy = frame.interrupted.load(Acquire);
+    let said = [&frame.interrupted_at[0], &frame.interrupted_at[1]].map(|word| word.load(Acquire));
+    let mut now = [0; 2];
+    copy != 0
+        && frame.interrupted_claim.load(Acquire) == frame.taken.load(Acquire)
+        && pins::read_words(copy + CONTEXT_RSP, &mut now, here) == Readable::Yes
+        && now == said
 }
 
 /// Notes that this call is an exec of the thread with this thread pointer: where it succeeds in the
@@ -212,7 +259,13 @@ pub(crate) fn forget_others(own: &Frame) {
 pub(crate) fn note_exec(frame: &mut Frame, thread: u64) {
     frame.exec_thread = thread;
     frame.is_exec.store(1, Release);
+    if let Some(index) = index_of(frame) {
+        EXECS_END.fetch_max(index + 1, AcqRel);
+    }
 }
+
+/// Slots from this one on have never had an exec.
+static EXECS_END: AtomicU32 = AtomicU32::new(0);
 
 /// The exec failed.
 pub(crate) fn forget_exec(frame: &mut Frame) {
@@ -222,11 +275,11 @@ pub(crate) fn forget_exec(frame: &mut Frame) {
 /// Frees the slots of execs that did not return, in the parent of a vfork: its child had the same
 /// thread pointer, and has left this memory.
 pub(crate) fn free_execs_of(thread: u64) {
-    for frame in Table::all().take(pins::peak() as usize) {
+    for frame in Table::all().take(EXECS_END.load(Acquire) as usize) {
         // SAFETY: the words are atomic; where the bit says so, the child that wrote is gone.
         let frame = unsafe { &mut *frame };
         let is_exec = frame.taken.load(Acquire) & TAKEN != 0 && frame.is_exec.load(Acquire) == 1;
-        if is_exec && frame.exec_thread == thread {
+        if is_exec && thread != 0 && frame.exec_thread == thread {
             pins::release(frame);
             free(frame);
         }
@@ -242,21 +295,26 @@ pub(crate) fn interrupt(frame: *mut Frame, at: u64, [stack, counter]: [u64; 2], 
     copy();
     frame.interrupted_at[0].store(stack, Relaxed);
     frame.interrupted_at[1].store(counter, Relaxed);
+    frame.interrupted_claim.store(frame.taken.load(Relaxed), Relaxed);
     frame.interrupted.store(at, Relaxed);
     frame.interruptions.fetch_add(1, AcqRel);
 }
 
-/// A call has found no slot: looks for abandoned ones, at the first such call and at some later ones.
+/// A call has found no slot: looks for abandoned ones, at the first such call and at some later
+/// ones.
 pub(crate) fn none_was_free(frame: &Frame) {
     const EACH: u32 = 64;
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    if CALLS.fetch_add(1, Relaxed).is_multiple_of(EACH) && !confined::is_confined() {
+    if CALLS.fetch_add(1, Relaxed).is_multiple_of(EACH) {
         find_abandoned(&raw const *frame as u64);
     }
 }
 
 /// Frees the slots of calls that a handler has left by a jump. `here` is an address that is there.
 pub(crate) fn find_abandoned(here: u64) {
+    if confined::is_confined() {
+        return;
+    }
     for frame in Table::all() {
         // SAFETY: what is read of a frame that others may have is atomic.
         let shared = unsafe { &*frame };
@@ -266,10 +324,12 @@ pub(crate) fn find_abandoned(here: u64) {
         if taken & TAKEN == 0 || copy == 0 || !before.is_multiple_of(2) {
             continue;
         }
-        let said = [&shared.interrupted_at[0], &shared.interrupted_at[1]].map(|word| word.load(Acquire));
-        let mut now = [0; 2];
-        let intact = read_words(copy + CONTEXT_RSP, &mut now, here) == Readable::Yes && now == said;
-        if intact || shared.interruptions.load(Acquire) != before {
+        let is_this_claims = shared.interrupted_claim.load(Acquire) == taken;
+        if !is_this_claims
+            || is_interrupted(shared, here)
+            || shared.interruptions.load(Acquire) != before
+            || shared.interrupted.load(Acquire) != copy
+        {
             continue;
         }
         // The call of this claim cannot go on. Whoever moves the count has the slot.
@@ -282,7 +342,10 @@ pub(crate) fn find_abandoned(here: u64) {
     }
 }
 
-/// Whether an address lies in the code of the entry.
-pub(crate) fn is_entry(counter: u64) -> bool {
-    (begin()..end()).contains(&counter)
+/// Keeps the table from taking huge pages, of which it would use little.
+pub(crate) fn prepare() {
+    let start = Table::start().next_multiple_of(PAGE);
+    let bytes = size_of::<Table>() as u64 & !(PAGE - 1);
+    // SAFETY: changes how the kernel backs the table.
+    let _ = unsafe { kernel::call(raw::__NR_madvise, [start, bytes, raw::MADV_NOHUGEPAGE as u64, 0, 0, 0]) };
 }

@@ -68,6 +68,11 @@ fn a_thread_needs_no_stack_to_end_and_little_to_call() {
 }
 
 #[test]
+fn no_slot_is_lost_to_children_and_without_one_all_is_right() {
+    check("crowd", &[], &[by_length(700, 3000)]);
+}
+
+#[test]
 fn a_program_that_confines_itself_sees_no_call_of_the_gates() {
     check("confined", &[], &[]);
 }

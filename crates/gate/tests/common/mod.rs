@@ -50,14 +50,24 @@ pub fn is_dispatched() -> bool {
     there
 }
 
+/// A source in `tests/programs`.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
 /// A program of `tests/programs`, compiled.
 pub fn program(name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
-    let (source, compiler) = match source.exists() {
-        true => (source, "gcc"),
-        false => (source.with_extension("cc"), "g++"),
-    };
-    let built = scratch().join(format!("{name}-{}{}", std::process::id(), options.concat()));
+    let source = source(name).with_extension("c");
+    match source.exists() {
+        true => compiled(&source, "gcc", options),
+        false => compiled(&source.with_extension("cc"), "g++", options),
+    }
+}
+
+/// A program of a source, by a compiler for C or C++.
+pub fn compiled(source: &Path, compiler: &str, options: &[&str]) -> PathBuf {
+    let name = source.file_stem().expect("a name").to_string_lossy();
+    let built = scratch().join(format!("{name}-{}-{compiler}{}", std::process::id(), options.concat()));
     let status = Command::new(compiler)
         .args(["-w", "-O1", "-pthread", "-o"])
         .arg(&built)
@@ -114,11 +124,35 @@ pub const QUIET_WAYS: [&str; 4] = ["no-rewriting", "", "at-once", "hold"];
 /// Runs the same natively and through the gate in each way; the output must not differ by a byte.
 /// Returns the figures of each way.
 pub fn same_through_the_gate(ways: &[&str], make: impl Fn() -> Command) -> Vec<Figures> {
-    let native = run(make().env_remove("LD_PRELOAD"));
+    same(ways, &make, || {
+        let mut command = make();
+        command.env("LD_PRELOAD", object());
+        command
+    })
+}
+
+/// The same for a program that no loader gives the object to: it is put into it at its start.
+pub fn same_injected(ways: &[&str], program: &Path, arguments: &[&str]) -> Vec<Figures> {
+    static INJECTOR: OnceLock<PathBuf> = OnceLock::new();
+    let injector = INJECTOR.get_or_init(|| self::program("inject", &[]));
+    let native = || {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    };
+    same(ways, native, || {
+        let mut command = Command::new(injector);
+        command.arg(object()).arg(program).args(arguments);
+        command
+    })
+}
+
+fn same(ways: &[&str], native: impl Fn() -> Command, gated: impl Fn() -> Command) -> Vec<Figures> {
+    let native = run(native().env_remove("LD_PRELOAD"));
     ways.iter()
         .map(|way| {
             let started = Instant::now();
-            let gated = run(make().env("LD_PRELOAD", object()).env("FOLIOSWAP_GATE", way));
+            let gated = run(gated().env("FOLIOSWAP_GATE", way));
             let errors = String::from_utf8_lossy(&gated.stderr).into_owned();
             assert_eq!(native.status, gated.status, "{way}: {errors}");
             assert!(

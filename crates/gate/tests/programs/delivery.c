@@ -51,6 +51,29 @@ static void set(int signal, void (*handler)(int, siginfo_t *, void *), int flags
     sigaction(signal, &action, 0);
 }
 static void once(long us) { struct itimerval t = {{0, 0}, {0, us}}; setitimer(ITIMER_REAL, &t, 0); }
+// A handler that forks: the child returns from it too, to the call that it has interrupted.
+static volatile pid_t forked = -1;
+static void forks(int signal) { forked = fork(); if (forked == 0) { struct sigaction before; sigaction(SIGHUP, 0, &before), getppid(); } }
+// A handler that another thread ends.
+static ucontext_t home, routine;
+static char routines_stack[65536] __attribute__((aligned(16)));
+static volatile int stages;
+static void swaps(int signal) { stages++; swapcontext(&routine, &home); stages++; }
+static ucontext_t *after;
+static void body(void) { raise(SIGWINCH); stages++; setcontext(after); }
+static void *resumes(void *argument) { ucontext_t own; after = &own; swapcontext(&own, &routine); raise(SIGUSR1); return 0; }
+// What the interrupted code had in its registers.
+static volatile unsigned long seen_rbp, in_rbx;
+static void looks_at_frame(int signal, siginfo_t *info, void *context) {
+    seen_rbp = *(unsigned long *)__builtin_frame_address(0);
+    in_rbx = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RBX];
+}
+__attribute__((noinline, optimize("no-omit-frame-pointer"))) static void interrupted(unsigned long *rbp, unsigned long rbx, struct timespec *time) {
+    *rbp = (unsigned long)__builtin_frame_address(0);
+    register long r10 __asm__("r10") = 0;
+    long answer;
+    __asm__ volatile("mov %2, %%rbx\n syscall" : "=a"(answer) : "a"((long)SYS_ppoll), "r"(rbx), "D"(0L), "S"(0L), "d"(time), "r"(r10) : "rbx", "rcx", "r11", "memory");
+}
 static char *alternate;
 static int is_on_alternate(void) { return where >= alternate && where < alternate + 65536; }
 static void *thread(void *argument) {
@@ -64,7 +87,7 @@ static void *thread(void *argument) {
 int main(int count, char **arguments) {
     int jumps = count > 1 ? atoi(arguments[1]) : 3000;
     sigset_t none, some, old;
-    sigemptyset(&none), sigemptyset(&some), sigaddset(&some, SIGCHLD);
+    sigemptyset(&none), sigemptyset(&some), sigaddset(&some, SIGCHLD), sigaddset(&some, SIGALRM);
     set(SIGUSR1, look, 0, SIGTERM);
     raise(SIGUSR1), show("plain");
     sigprocmask(SIG_SETMASK, &some, &old);
@@ -115,6 +138,31 @@ int main(int count, char **arguments) {
     stack.ss_flags = SS_DISABLE;
     printf("none again %d\n", sigaltstack(&stack, 0));
     raise(SIGUSR1), printf("on it: %d %d\n", is_on_alternate(), said.ss_flags);
+    signal(SIGALRM, forks);
+    sigset_t but_alarm;
+    sigfillset(&but_alarm), sigdelset(&but_alarm, SIGALRM);
+    sigprocmask(SIG_SETMASK, &full, 0);
+    once(10000), sigsuspend(&but_alarm);
+    sigprocmask(SIG_SETMASK, &none, 0);
+    if (forked == 0) _exit(getppid() > 0 ? 5 : 6);
+    int status = 0;
+    waitpid(forked, &status, 0);
+    printf("a child that returns from a handler: %d\n", WEXITSTATUS(status));
+    signal(SIGWINCH, swaps);
+    getcontext(&routine);
+    routine.uc_stack.ss_sp = routines_stack, routine.uc_stack.ss_size = sizeof routines_stack, routine.uc_link = &home;
+    makecontext(&routine, body, 0);
+    swapcontext(&home, &routine);
+    printf("a handler that is left: %d\n", stages);
+    pthread_create(&other, 0, resumes, 0), pthread_join(other, 0);
+    raise(SIGUSR1);
+    printf("and ended by another thread: %d\n", stages);
+    unsigned long rbp;
+    set(SIGALRM, looks_at_frame, 0, 0);
+    struct timespec second = {1, 0};
+    // The first one may come before the call.
+    for (int i = 0; i < 20 && in_rbx != 0x123456789abcdef; i++) once(10000), interrupted(&rbp, 0x123456789abcdef, &second);
+    printf("frame pointer %d, rbx %d\n", seen_rbp == rbp, in_rbx == 0x123456789abcdef);
     // Calls that are left by a jump, many times.
     int pipes[2], left = 0;
     if (pipe(pipes)) return 1;

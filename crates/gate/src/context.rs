@@ -1,0 +1,131 @@
+//! What a handler finds of a call that it has interrupted: the program's registers, at the site,
+//! and not the gate's.
+//!
+//! Handlers look at the program counter: musl and later glibc cancel a thread only where it stands
+//! at their own call, unwinders begin there, Go and Java decide by it. A handler may also move it,
+//! and then the call is over. Words of the signal frame that the kernel does not read say what was
+//! done.
+
+use crate::delivery::{Context, R11, RAX, RBX, RCX, RDI, RDX, RIP, RSI, RSP};
+use crate::entry;
+use crate::slot::{self, Frame};
+use crate::{call, figures};
+
+/// Registers of a context in the order of a call's arguments.
+const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
+/// Those that the frame keeps beside the call's.
+const KEPT: [usize; 5] = [RBP, R12, R13, R14, R15];
+const R12: usize = 4;
+const R13: usize = 5;
+const R14: usize = 6;
+const R15: usize = 7;
+const RBP: usize = 10;
+const R8: usize = 0;
+const R9: usize = 1;
+const R10: usize = 2;
+/// Reserved words: what was done, where the program counter is shown, and two more.
+const KIND: usize = 0;
+const SHOWN: usize = 1;
+const FIRST: usize = 2;
+const SECOND: usize = 3;
+const OF_A_SLOT: u64 = 0x6761_7465_736c_6f74;
+const AT_ONCE: u64 = 0x6761_7465_6f6e_6365;
+/// Bytes of a `syscall`.
+const SITE_BYTES: u64 = 2;
+/// Bytes of the stack that a call has which nothing looks at.
+const AT_ONCE_BYTES: u64 = 144;
+
+/// Shows a handler the program's registers in place of the call's.
+pub(crate) fn show(context: &mut Context, frame: Option<*mut Frame>) {
+    // The kernel leaves what was in these words.
+    context.reserved[KIND] = 0;
+    match frame {
+        // SAFETY: the calling thread's frame.
+        Some(frame) => show_slot(context, unsafe { &mut *frame }),
+        None => show_at_once(context),
+    }
+}
+
+fn show_slot(context: &mut Context, frame: &mut Frame) {
+    if slot::index_of(frame).is_none() {
+        return;
+    }
+    let registers = &mut context.registers;
+    let result = match () {
+        () if entry::made().contains(&registers[RIP]) => Some(registers[RAX]),
+        () if frame.is_made != 0 => Some(frame.call[0]),
+        () => None,
+    };
+    frame.context[..17].copy_from_slice(registers);
+    frame.context[17] = context.flags_register;
+    for (register, value) in ARGUMENTS.iter().zip(&frame.saved[1..]) {
+        registers[*register] = *value;
+    }
+    registers[RAX] = result.unwrap_or(frame.saved[0]);
+    registers[RIP] = if result.is_some() { frame.site } else { frame.site - SITE_BYTES };
+    registers[RSP] = frame.stack;
+    registers[RBX] = frame.rbx;
+    registers[RCX] = frame.site;
+    registers[R11] = frame.flags;
+    for (register, value) in KEPT.iter().zip(&frame.kept) {
+        registers[*register] = *value;
+    }
+    context.flags_register = frame.flags;
+    context.reserved[KIND] = OF_A_SLOT;
+    context.reserved[SHOWN] = registers[RIP];
+    context.reserved[FIRST] = &raw const *frame as u64;
+    context.reserved[SECOND] = if result.is_some() { frame.goes_on } else { registers[RIP] };
+}
+
+fn show_at_once(context: &mut Context) {
+    let (made, registers) = (entry::made_at_once(), &mut context.registers);
+    if registers[RIP] != made && registers[RIP] != made - SITE_BYTES {
+        return;
+    }
+    // SAFETY: the entry has pushed the address behind the site last.
+    let site = unsafe { (registers[RSP] as *const u64).read() };
+    let back = made - registers[RIP];
+    context.reserved[KIND] = AT_ONCE;
+    context.reserved[SHOWN] = site - back;
+    context.reserved[FIRST] = registers[RIP];
+    context.reserved[SECOND] = registers[RSP];
+    registers[RIP] = site - back;
+    registers[RSP] += AT_ONCE_BYTES;
+}
+
+/// Before rt_sigreturn: gives the call its registers back, unless the handler has moved the thread
+/// to another place: then the call is over. `context` lies behind the first word of the frame.
+pub(crate) fn restore(context: &mut Context) {
+    let (kind, shown) = (context.reserved[KIND], context.reserved[SHOWN]);
+    let is_where_it_was = context.registers[RIP] == shown;
+    context.reserved[KIND] = 0;
+    match kind {
+        AT_ONCE if is_where_it_was => {
+            context.registers[RIP] = context.reserved[FIRST];
+            context.registers[RSP] = context.reserved[SECOND];
+        }
+        OF_A_SLOT => {
+            let copy = &raw const *context as u64 - size_of::<u64>() as u64;
+            let Some(frame) = slot::interrupted_at(context.reserved[FIRST], copy) else {
+                // A forked child that has lost the call: behind the site may be the rest of a jump.
+                if is_where_it_was {
+                    context.registers[RIP] = context.reserved[SECOND];
+                }
+                return;
+            };
+            if is_where_it_was {
+                // SAFETY: the calling thread's frame.
+                let frame = unsafe { &mut *frame };
+                slot::forget_interruption(frame);
+                context.registers.copy_from_slice(&frame.context[..17]);
+                context.flags_register = frame.context[17];
+            } else {
+                // SAFETY: as above; the call is over.
+                call::abandoned(unsafe { &mut *frame });
+                slot::free(frame);
+                figures::ABANDONED.add();
+            }
+        }
+        _ => {}
+    }
+}
