@@ -23,6 +23,14 @@ fn ends_with(name: &str, wanted: &str) {
     assert_eq!(outcome.text(), format!("ok {wanted}\n"), "{}", outcome.describe());
 }
 
+/// The agent is there before main, and calls no function that would call the program's malloc.
+#[test]
+fn a_malloc_of_its_own_is_not_called_before_main() {
+    let program = c_program("own_malloc", "", &[]);
+    let outcome = run("own-malloc", &Job::new([program.as_os_str(), "160".as_ref()]));
+    assert_eq!(outcome.text(), "calls of malloc before main: 0, 0 wrong\n", "{}", outcome.describe());
+}
+
 #[test]
 fn exec_with_an_empty_environment() {
     ends_with("empty-environment", "plain");

@@ -41,11 +41,11 @@ fn unwatched(spawn: impl FnOnce() -> c_int) -> c_int {
 /// `$by`, with an environment that keeps the new image in the group. A function that this C library
 /// lacks (pidfd_spawn is young) fails like a system call that the kernel lacks.
 macro_rules! with_environment {
-    ($by:path, $failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
+    ($how:tt, $by:path, $failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
         #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type,)* environment: Strings) -> c_int {
-            let Some(function) = next!(try $name: fn($($type,)* Strings) -> c_int) else {
+            let Some(function) = next!($how $name: fn($($type,)* Strings) -> c_int) else {
                 return $failed(ENOSYS as i32);
             };
             // SAFETY: the arguments are the caller's; the environment is valid during the call.
@@ -55,15 +55,18 @@ macro_rules! with_environment {
     )*};
 }
 
-with_environment! { watched, libc::failed:
+with_environment! { try, watched, libc::failed:
     execve(path: *const c_char, arguments: Strings)
     execvpe(file: *const c_char, arguments: Strings)
     fexecve(descriptor: c_int, arguments: Strings)
 }
 
-with_environment! { unwatched, spawn_failed:
+with_environment! { try, unwatched, spawn_failed:
     posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
     posix_spawnp(pid: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
+}
+
+with_environment! { lazily, unwatched, spawn_failed:
     pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
     pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
 }

@@ -3,12 +3,8 @@
 //! 16 TiB of address space, the other knows no thread of ours.
 
 use crate::libc;
-use core::ffi::CStr;
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
-
-/// What AddressSanitizer's library and the programs that it is linked into have.
-const SANITIZER: &CStr = c"__asan_init";
 
 /// The start of AddressSanitizer's books on x86-64, which nothing else has a reason to map
 /// (compiler-rt/lib/asan/asan_mapping.h). A program that has the sanitizer linked in shows no name.
@@ -21,7 +17,7 @@ const VALGRIND: &[u8] = b"/vgpreload_";
 /// constructor: the instruments are there before it.
 pub fn is_watched(preload: &[u8]) -> bool {
     preload.windows(VALGRIND.len()).any(|part| part == VALGRIND)
-        || libc::has_name(SANITIZER)
+        || libc::has_address_sanitizer()
         || is_mapped(BOOKS)
 }
 

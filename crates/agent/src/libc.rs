@@ -11,12 +11,14 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     #[link_name = "folioswap_register_atfork"]
     static REGISTER_ATFORK: Option<RegisterAtfork>;
+    #[link_name = "folioswap_asan_init"]
+    static ASAN_INIT: *const c_void;
 }
 
-// The symbol is weak, because the dynamic linker of another C library (musl) would refuse to start
-// a program for want of it. The word is zero there.
+// The symbols are weak, because the dynamic linker of another C library (musl) would refuse to
+// start a program for want of the first. The word is zero there.
 core::arch::global_asm!(
-    ".weak __register_atfork",
+    ".weak __register_atfork, __asan_init",
     ".pushsection .data.rel.ro, \"aw\"",
     ".p2align 3",
     ".globl folioswap_register_atfork",
@@ -25,6 +27,12 @@ core::arch::global_asm!(
     ".size folioswap_register_atfork, 8",
     "folioswap_register_atfork:",
     ".quad __register_atfork",
+    ".globl folioswap_asan_init",
+    ".hidden folioswap_asan_init",
+    ".type folioswap_asan_init, @object",
+    ".size folioswap_asan_init, 8",
+    "folioswap_asan_init:",
+    ".quad __asan_init",
     ".popsection",
 );
 
@@ -61,15 +69,12 @@ pub fn errno() -> i32 {
     unsafe { *__errno_location() }
 }
 
-/// Whether any object of the program defines this name. For threads of the program.
-pub fn has_name(name: &CStr) -> bool {
-    // SAFETY: the name is terminated. `dlerror` clears a failure, which is no error of the
-    // program's.
-    unsafe {
-        let found = dlsym(RTLD_DEFAULT, name.as_ptr());
-        dlerror();
-        !found.is_null()
-    }
+/// Whether AddressSanitizer's library, or a program that exports it, is loaded. A weak symbol tells
+/// it: dlsym(3) of a name that nobody has calls malloc, and this is asked in the constructor, when a
+/// program's own malloc may not be ready.
+pub fn has_address_sanitizer() -> bool {
+    // SAFETY: the dynamic linker has written the word before any code of this object runs.
+    unsafe { !ASAN_INIT.is_null() }
 }
 
 /// The function behind one that the agent interposes.
@@ -79,7 +84,6 @@ pub struct Next {
 }
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
 
 impl Next {
     /// The next function of this name.
@@ -105,24 +109,36 @@ impl Next {
 
 /// Declares the function behind an interposed one, with its type; with `try`, as an option. The
 /// function is looked up when the agent is loaded, because execve may be called where the dynamic
-/// linker's lock cannot be waited for, in a signal handler or a child made by vfork.
+/// linker's lock cannot be waited for, in a signal handler or a child made by vfork. With `lazily` it
+/// is looked up by its first call: a look for a name that the C library lacks calls malloc, and a
+/// program's own malloc may not be ready when the agent is loaded.
 #[macro_export]
 macro_rules! next {
     (try $name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{
-        static NEXT: $crate::libc::Next = $crate::libc::Next::new(
-            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            },
-        );
+        static NEXT: $crate::libc::Next = $crate::next!(@named $name);
         extern "C" fn look_up() {
             NEXT.find();
         }
         #[used]
         #[unsafe(link_section = ".init_array")]
         static AT_LOAD: extern "C" fn() = look_up;
+        $crate::next!(@found NEXT, fn($($argument),*) -> $result)
+    }};
+    (lazily $name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{
+        static NEXT: $crate::libc::Next = $crate::next!(@named $name);
+        $crate::next!(@found NEXT, fn($($argument),*) -> $result)
+    }};
+    (@named $name:ident) => {
+        $crate::libc::Next::new(
+            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            },
+        )
+    };
+    (@found $next:ident, fn($($argument:ty),*) -> $result:ty) => {{
         #[allow(unused_unsafe, reason = "some callers stand in an unsafe block already")]
-        NEXT.find().map(|found| {
+        $next.find().map(|found| {
             // SAFETY: the C library's function of this name has this type.
             unsafe {
                 core::mem::transmute::<*mut core::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
