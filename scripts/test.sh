@@ -371,9 +371,21 @@ packages() { # its own sum is the last line of what it says
     fi
 }
 
+programs_in_short() { # a few real programs at a half and a quarter of their need
+    if ! command -v python3 >/dev/null || [ "$(id -u)" -ne 0 ]; then
+        skip "the programs in short want python3, and root for the cgroup that measures their need"
+        return
+    fi
+    local notes
+    notes=$(grep -c '^SKIP bench/programs.py' "$FOLIOSWAP_SKIP_FILE")
+    check "real programs at a half and a quarter of their need" timeout 900 python3 bench/programs.py --short
+    skipped=$((skipped + $(grep -c '^SKIP bench/programs.py' "$FOLIOSWAP_SKIP_FILE") - notes))
+}
+
 acceptance() {
     local first=() second=() third=() name
     check "the demonstration of the README" env FOLIOSWAP_BUILT=1 bash scripts/demo.sh
+    programs_in_short
     echo "host: $(uname -sr), $(nproc) processors, $(awk '/MemTotal/ {printf "%d MiB", $2 / 1024}' /proc/meminfo)"
     # The tests run in three lanes of about the same length, because most of them wait for devices, timers or each other, and
     # leave much of a processor idle.

@@ -87,10 +87,10 @@ def z3(place, scale):
 
 @program("minisat", "MiniSat, random clauses")
 def minisat(place, scale):
-    pick, variables = random.Random(3), int(150_000 * scale)
+    pick, variables = random.Random(3), int(100_000 * scale)
     clauses = "".join(" ".join(str(pick.choice((1, -1)) * pick.randrange(1, variables + 1)) for _ in range(3)) + " 0\n"
-                      for _ in range(int(variables * 3.6)))
-    path = source(place, "in.cnf", f"p cnf {variables} {int(variables * 3.6)}\n{clauses}")
+                      for _ in range(int(variables * 2.5)))
+    path = source(place, "in.cnf", f"p cnf {variables} {int(variables * 2.5)}\n{clauses}")
     return piped(f"{tool('minisat', 'minisat')} -verb=0 {path} {place}/out >/dev/null; test $? = 10 && sha256sum <{place}/out")
 
 
@@ -107,7 +107,7 @@ solve;
 printf "%.3f\\n", total;
 end;
 """)
-    return piped(f"{tool('glpsol', 'glpk-utils')} --math {path} | grep -v -i 'time\\|memory\\|mb'")
+    return piped(f"{tool('glpsol', 'glpk-utils')} --math {path} | grep -v -i 'time\\|memory\\|mb\\|obj ='")
 
 
 @program("maxima", "Maxima, polynomials")

@@ -166,7 +166,7 @@ def povray(place, scale):
                       f"{pick.random():.3f}, 0.5, 0.5> }} }}\n" for _ in range(int(40_000 * scale)))
     path = source(place, "scene.pov", "#version 3.7;\nglobal_settings { assumed_gamma 1 }\ncamera { location <5, 5, -15> look_at <5, 5, 5> }\n"
                   f"light_source {{ <0, 20, -20> rgb 1 }}\n{spheres}")
-    return piped(f"cd {place} && HOME={place} {tool('povray', 'povray')} -D +WT1 +W160 +H120 +FP +Oscene.ppm {path} 2>/dev/null && sha256sum <scene.ppm")
+    return piped(f"cd {place} && HOME={place} {tool('povray', 'povray')} -D +WT1 +W160 +H120 +FP +Oscene.ppm {path} 2>/dev/null && grep -av '^# ' scene.ppm | sha256sum")
 
 
 @program("graphviz", "Graphviz, neato")
