@@ -70,8 +70,8 @@ pub fn errno() -> i32 {
 }
 
 /// Whether AddressSanitizer's library, or a program that exports it, is loaded. A weak symbol tells
-/// it: dlsym(3) of a name that nobody has calls malloc, and this is asked in the constructor, when a
-/// program's own malloc may not be ready.
+/// it: dlsym(3) of a name that nobody has calls malloc, and this is asked in the constructor, when
+/// a program's own malloc may not be ready.
 pub fn has_address_sanitizer() -> bool {
     // SAFETY: the dynamic linker has written the word before any code of this object runs.
     unsafe { !ASAN_INIT.is_null() }
@@ -109,9 +109,9 @@ impl Next {
 
 /// Declares the function behind an interposed one, with its type; with `try`, as an option. The
 /// function is looked up when the agent is loaded, because execve may be called where the dynamic
-/// linker's lock cannot be waited for, in a signal handler or a child made by vfork. With `lazily` it
-/// is looked up by its first call: a look for a name that the C library lacks calls malloc, and a
-/// program's own malloc may not be ready when the agent is loaded.
+/// linker's lock cannot be waited for, in a signal handler or a child made by vfork. With `lazily`
+/// it is looked up by its first call: a look for a name that the C library lacks calls malloc, and
+/// a program's own malloc may not be ready when the agent is loaded.
 #[macro_export]
 macro_rules! next {
     (try $name:ident: fn($($argument:ty),* $(,)?) -> $result:ty) => {{
