@@ -25,8 +25,9 @@ const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 const UNTOLD_BYTES: u64 = 1 << 20;
 
 /// A relative copies inherited pages, the engine's tables first, faster than others can make room
-/// for them: 12 children at a time took 57 to 69 MiB within 48, and with this reserve 51 to 59.
-const RELATIVE_BYTES: u64 = 640 << 10;
+/// for them: 12 children at a time took 57 to 69 MiB within 48, with 640 KiB for each 60 to 63, and
+/// with this reserve 52 to 54.
+const RELATIVE_BYTES: u64 = 1 << 20;
 
 /// The time between two readings of values that cost more to read, or change slowly.
 const SLOW_NS: u64 = 100_000_000;
