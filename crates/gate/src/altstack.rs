@@ -79,6 +79,11 @@ pub(crate) fn shown(area: u64, stack: u64) -> [u64; 3] {
 /// Flags that the kernel refuses: it leaves the alternate stack as it is at rt_sigreturn.
 pub(crate) const REFUSED: u64 = 3;
 
+/// The area in which this address lies.
+pub(crate) fn area_of(address: u64) -> u64 {
+    address & !(AREA_BYTES - 1)
+}
+
 fn header(address: u64) -> *mut Programs {
     ((address & !(AREA_BYTES - 1)) + AREA_BYTES - HEADER_BYTES) as *mut Programs
 }
@@ -172,8 +177,8 @@ fn map_more() -> Option<()> {
     Some(())
 }
 
-/// Frees the areas of other threads, in the child of a fork.
-pub(crate) fn forget_others() {
+/// Frees the areas of other threads, in the child of a fork. Returns the calling thread's.
+pub(crate) fn forget_others() -> u64 {
     let [own, ..] = of_kernel();
     if is_ours(own) {
         // SAFETY: the area is the calling thread's, the only one.
@@ -185,6 +190,7 @@ pub(crate) fn forget_others() {
             known.store(area & !TAKEN, Relaxed);
         }
     }
+    own
 }
 
 /// sigaltstack(2), answered for the stack that the program thinks it has.

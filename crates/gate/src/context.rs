@@ -9,7 +9,6 @@
 use crate::delivery::{Context, R11, RAX, RBX, RCX, RDI, RDX, RIP, RSI, RSP};
 use crate::entry;
 use crate::slot::{self, Frame};
-use crate::{call, figures};
 
 /// Registers of a context in the order of a call's arguments.
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
@@ -42,14 +41,14 @@ pub(crate) fn show(context: &mut Context, frame: Option<*mut Frame>) {
     match frame {
         // SAFETY: the calling thread's frame.
         Some(frame) => show_slot(context, unsafe { &mut *frame }),
-        None => show_at_once(context),
+        None => {
+            take_back(context);
+            show_at_once(context);
+        }
     }
 }
 
 fn show_slot(context: &mut Context, frame: &mut Frame) {
-    if slot::index_of(frame).is_none() {
-        return;
-    }
     let registers = &mut context.registers;
     let result = match () {
         () if entry::made().contains(&registers[RIP]) => Some(registers[RAX]),
@@ -75,6 +74,19 @@ fn show_slot(context: &mut Context, frame: &mut Frame) {
     context.reserved[SHOWN] = registers[RIP];
     context.reserved[FIRST] = &raw const *frame as u64;
     context.reserved[SECOND] = if result.is_some() { frame.goes_on } else { registers[RIP] };
+}
+
+/// A call that has begun, and of which nothing is done, has not begun: the thread makes it again.
+fn take_back(context: &mut Context) {
+    let registers = &mut context.registers;
+    let Some(below) = entry::begun(registers[RIP]) else { return };
+    let mut site = registers[R11];
+    if below == entry::PUSHED {
+        // SAFETY: the entry has pushed the flags last, and the address behind the site before.
+        [context.flags_register, site] = unsafe { (registers[RSP] as *const [u64; 2]).read() };
+    }
+    registers[RSP] += below;
+    registers[RIP] = site - SITE_BYTES;
 }
 
 fn show_at_once(context: &mut Context) {
@@ -120,10 +132,8 @@ pub(crate) fn restore(context: &mut Context) {
                 context.registers.copy_from_slice(&frame.context[..17]);
                 context.flags_register = frame.context[17];
             } else {
-                // SAFETY: as above; the call is over.
-                call::abandoned(unsafe { &mut *frame });
-                slot::free(frame);
-                figures::ABANDONED.add();
+                // The call is over.
+                slot::abandon(frame);
             }
         }
         _ => {}

@@ -51,76 +51,136 @@ const FLOATING_MAGIC_AT: u64 = 464;
 const FLOATING_MAGIC: u32 = 0x4650_5853;
 const SIGINFO_BYTES: u64 = 128;
 const RED_ZONE: u64 = 128;
-/// Bytes of a stack that the delivery may have used where it runs.
-const OWN_BYTES: u64 = 2048;
+/// The reserved word that says that the thread has an alternate stack of ours.
+const OURS: usize = 4;
+const OURS_MARK: u64 = 0x6761_7465_6172_6561;
 /// The floating point state lies at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
 /// Flags that the kernel clears for a handler: direction, resume, single step.
 const CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
 
-/// Copies the frame to where the program would have it, and makes of the kernel's own frame the way
-/// into the handler: called by the entry, which then makes rt_sigreturn with it.
-pub(crate) extern "C" fn deliver(signal: u32, info: u64, context: &mut Context, frame: u64) {
-    let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else { return };
+/// The way into a handler, as a frame without siginfo.
+#[repr(C)]
+pub(crate) struct Way {
+    restorer: u64,
+    context: Context,
+}
+
+/// Bytes of it, so that the stack stays aligned.
+pub(crate) const WAY_BYTES: usize = size_of::<Way>().next_multiple_of(16);
+
+/// Where the frame lies that the kernel has written, and where the program would have it.
+enum Place {
+    /// It is where the program may have it.
+    Right,
+    /// It ends at this address.
+    Below(u64),
+}
+
+/// Copies the frame to where the program would have it; called by the entry. Returns a frame for
+/// rt_sigreturn that leads into the handler: the kernel's own, or, where that stays, `way`.
+pub(crate) extern "C" fn deliver(
+    signal: u32,
+    info: u64,
+    context: &mut Context,
+    frame: u64,
+    way: &mut Way,
+) -> u64 {
+    let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else { return frame };
     let [handler, flags, _, blocked] = kept.read();
     if handler <= 1 {
         // There is none any more.
-        return;
+        return frame;
     }
-    let interrupted = context.registers[RSP];
     let gate_frame = frame_of(context);
     let mut mask = mask_before(context, gate_frame) | blocked;
     if flags & raw::SA_NODEFER as u64 == 0 {
         mask |= 1 << (signal - 1);
     }
+    let is_ours = altstack::is_within(context.stack, frame);
+    let place = place(context, frame, flags, is_ours);
+    context::show(context, gate_frame);
+    context.reserved[OURS] = if is_ours { OURS_MARK } else { 0 };
+    let at = [context.registers[RSP], context.registers[RIP]];
+    let area = if is_ours { altstack::area_of(frame) } else { 0 };
+    let note = |moved, copy: &mut dyn FnMut()| match gate_frame {
+        Some(gate_frame) => slot::interrupt(gate_frame, area, moved, at, copy),
+        None => copy(),
+    };
+    let (enter, distance) = match place {
+        Place::Right => {
+            note(frame, &mut || ());
+            way.context = Context { ..*context };
+            (&mut way.context, 0)
+        }
+        Place::Below(top) => {
+            let end = floating_end(context.floating).max(info + SIGINFO_BYTES);
+            let bytes = end - frame;
+            let distance = top.wrapping_sub(bytes).wrapping_sub(frame) & !(ALIGNMENT - 1);
+            let moved = frame.wrapping_add(distance);
+            if context.floating != 0 {
+                context.floating = context.floating.wrapping_add(distance);
+            }
+            note(moved, &mut || {
+                // SAFETY: the kernel wrote the bytes at `frame`. Where the program's stack has no
+                // room for them the thread ends by SIGSEGV, as where the kernel finds none.
+                unsafe {
+                    core::ptr::copy_nonoverlapping(frame as *const u8, moved as *mut u8, bytes as usize)
+                };
+            });
+            (&mut *context, distance)
+        }
+    };
+    let entered = frame.wrapping_add(distance);
+    enter.registers[RIP] = handler;
+    enter.registers[RSP] = entered;
+    enter.registers[RDI] = signal as u64;
+    enter.registers[RSI] = info.wrapping_add(distance);
+    enter.registers[RDX] = entered + size_of::<u64>() as u64;
+    enter.registers[RAX] = 0;
+    enter.flags_register &= !CLEARED_FLAGS;
+    enter.mask = mask & !SIGSYS_BIT;
+    // The handler begins with a floating point unit that is as new, and the alternate stack stays.
+    enter.floating = 0;
+    enter.stack[1] = altstack::REFUSED;
+    &raw const *enter as u64 - size_of::<u64>() as u64
+}
+
+/// Where the program's handler would have the frame. The program's view of its alternate stack goes
+/// into the context.
+fn place(context: &mut Context, frame: u64, flags: u64, is_ours: bool) -> Place {
+    let interrupted = context.registers[RSP];
     let programs = match slot::frame_of_stack(interrupted) {
         // SAFETY: the thread was interrupted while it had this frame.
         Some(frame) => unsafe { (*frame).stack },
         None => interrupted,
     };
-    let is_ours = altstack::is_within(context.stack, frame);
-    let mut top = programs.wrapping_sub(RED_ZONE);
-    if is_ours {
-        context.stack = altstack::shown(frame, programs);
-        if flags & raw::SA_ONSTACK as u64 != 0 {
-            top = altstack::programs_of(frame).top_for(programs).unwrap_or(top);
-        }
-    } else if programs == interrupted {
-        // A thread without an alternate stack of ours: the copy goes below the kernel's frame, and
-        // below what runs here.
-        top = frame.wrapping_sub(OWN_BYTES);
+    let below = programs.wrapping_sub(RED_ZONE);
+    if !is_ours {
+        // A thread without an alternate stack of ours: the frame is on one of the program's, unless
+        // the thread was on a stack of the gate's.
+        return match slot::frame_of_stack(frame) {
+            Some(_) => Place::Below(below),
+            None => Place::Right,
+        };
     }
-    let end = floating_end(context.floating).max(info + SIGINFO_BYTES);
-    let bytes = end - frame;
-    let distance = top.wrapping_sub(bytes).wrapping_sub(frame) & !(ALIGNMENT - 1);
-    let moved = frame.wrapping_add(distance);
-    context::show(context, gate_frame);
-    if context.floating != 0 {
-        context.floating = context.floating.wrapping_add(distance);
+    let kernels = context.stack;
+    context.stack = altstack::shown(frame, programs);
+    if altstack::is_within(kernels, programs) {
+        // The program's own handler of SIGSYS was interrupted, which runs there.
+        return Place::Right;
     }
-    let copy = || {
-        // SAFETY: the kernel wrote the bytes at `frame`. Where the program's stack has no room for
-        // them the thread ends by SIGSEGV, as it does where the kernel finds none.
-        unsafe { core::ptr::copy_nonoverlapping(frame as *const u8, moved as *mut u8, bytes as usize) };
+    let on_alternate = match flags & raw::SA_ONSTACK as u64 {
+        0 => None,
+        _ => altstack::programs_of(frame).top_for(programs),
     };
-    let at = [context.registers[RSP], context.registers[RIP]];
-    match gate_frame {
-        Some(gate_frame) => slot::interrupt(gate_frame, moved, at, copy),
-        None => copy(),
-    }
-    let own = &raw const *context as u64;
-    context.registers[RIP] = handler;
-    context.registers[RSP] = moved;
-    context.registers[RDI] = signal as u64;
-    context.registers[RSI] = info.wrapping_add(distance);
-    context.registers[RDX] = own.wrapping_add(distance);
-    context.registers[RAX] = 0;
-    context.flags_register &= !CLEARED_FLAGS;
-    context.mask = mask & !SIGSYS_BIT;
-    // The handler begins with a floating point unit that is as new, and the stack stays.
-    context.floating = 0;
-    context.stack[1] = altstack::REFUSED;
+    Place::Below(on_alternate.unwrap_or(below))
+}
+
+/// Whether rt_sigreturn with this frame must leave the alternate stack as it is.
+pub(crate) fn has_area(context: &Context) -> bool {
+    context.reserved[OURS] == OURS_MARK
 }
 
 /// The frame of the call that was interrupted, where the gate had begun with one.

@@ -124,6 +124,25 @@ pub(crate) fn made_at_once() -> u64 {
     address!("folioswap_gate_made_at_once")
 }
 
+/// Whether a thread with this program counter has begun a call and done nothing of it: it has no
+/// slot yet. Then, how many bytes below the program's stack pointer its own is.
+pub(crate) fn begun(counter: u64) -> Option<u64> {
+    // Of the first instructions, by their lengths: the red zone is left, then three words are
+    // pushed.
+    const PUSHES: [(u64, u64); 4] = [(0, 0), (5, 128), (6, 136), (8, PUSHED - 8)];
+    let first = counter.wrapping_sub(begin());
+    if let Some((_, below)) = PUSHES.iter().find(|(at, _)| *at == first) {
+        return Some(*below);
+    }
+    let fast = address!("folioswap_gate_pushed")..=address!("folioswap_gate_at_once");
+    let slow = address!("folioswap_gate_slow")..=address!("folioswap_gate_claim");
+    (fast.contains(&counter) || slow.contains(&counter)).then_some(PUSHED)
+}
+
+/// Bytes below the program's stack pointer once the flags are pushed: they come first, then the
+/// address behind the site.
+pub(crate) const PUSHED: u64 = 152;
+
 /// Makes a system call from within the range that is let through.
 ///
 /// # Safety
@@ -221,11 +240,13 @@ global_asm!(
     .hidden folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
     .hidden folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
     .hidden folioswap_gate_delivery, folioswap_gate_made, folioswap_gate_made_end
-    .hidden folioswap_gate_made_at_once
+    .hidden folioswap_gate_made_at_once, folioswap_gate_pushed, folioswap_gate_at_once
+    .hidden folioswap_gate_slow, folioswap_gate_claim
     .globl folioswap_gate_begin, folioswap_gate_end, folioswap_gate_restorer
     .globl folioswap_gate_syscall, folioswap_gate_legacy, folioswap_gate_thread_end
     .globl folioswap_gate_delivery, folioswap_gate_made, folioswap_gate_made_end
-    .globl folioswap_gate_made_at_once
+    .globl folioswap_gate_made_at_once, folioswap_gate_pushed, folioswap_gate_at_once
+    .globl folioswap_gate_slow, folioswap_gate_claim
     .p2align 6
     .type folioswap_gate_begin, @function
 folioswap_gate_begin:
@@ -242,6 +263,7 @@ folioswap_gate_begin:
     .cfi_offset rip, -144
     pushfq
     .cfi_adjust_cfa_offset 8
+folioswap_gate_pushed:
     # The kernel looks at the lower half of the number only.
     mov ecx, eax
     cmp ecx, {numbers}
@@ -249,6 +271,7 @@ folioswap_gate_begin:
     lea r11, [rip + {slow}]
     cmp byte ptr [r11 + rcx], 0
     jne 20f
+folioswap_gate_at_once:
     popfq
     .cfi_adjust_cfa_offset -8
     syscall
@@ -259,6 +282,7 @@ folioswap_gate_made_at_once:
     .cfi_register rip, rcx
     jmp rcx
 
+folioswap_gate_slow:
 20: # The slow path: a slot, or room on this stack where all are taken.
     .cfi_def_cfa_offset 152
     .cfi_offset rip, -144
@@ -270,6 +294,7 @@ folioswap_gate_made_at_once:
     lea r11, [rip + {table} + {SLOT_BYTES} - {BYTES}]
     add r11, rcx
     mov ecx, {SLOTS}
+folioswap_gate_claim:
 21: lock bts dword ptr [r11], 0
     jnc 22f
     add r11, {SLOT_BYTES}
@@ -296,16 +321,18 @@ folioswap_gate_made_at_once:
     mov [rbx + {GOES_ON}], r11
     mov r11, [rcx - 152]
     mov [rbx + {FLAGS}], r11
-    mov rsp, rbx
+    # All that a handler is shown is there before the stack is the slot's.
+    mov qword ptr [rbx + {IS_MADE}], 0
     mov [rbx + {KEPT}], rbp
     mov [rbx + {KEPT} + 8], r12
     mov [rbx + {KEPT} + 16], r13
     mov [rbx + {KEPT} + 24], r14
     mov [rbx + {KEPT} + 32], r15
     mov [rbx + {SAVED}], rax
+    GATE_STORE {SAVED}
+    mov rsp, rbx
     mov [rbx + {CALL}], rax
     GATE_STORE {CALL}
-    GATE_STORE {SAVED}
     GATE_SSE_STORE
     GATE_CALL {before}
     cmp eax, 1
@@ -395,11 +422,11 @@ folioswap_gate_thread_end:
 folioswap_gate_delivery:
     cld
     mov rcx, rsp
-    mov rbx, rsp
-    lea rsp, [rsp - 24]
+    lea rsp, [rsp - {WAY_BYTES} - 8]
+    mov r8, rsp
     call {deliver}
-    # The kernel's own frame has become the way into the handler.
-    lea rsp, [rbx + 8]
+    # A frame that is the way into the handler: the kernel's own, or the one at r8.
+    lea rsp, [rax + 8]
     mov eax, 15
     syscall
     ud2
@@ -442,6 +469,7 @@ folioswap_gate_end:
     SAVED = const place::SAVED,
     SSE = const place::SSE,
     KEPT = const place::KEPT,
+    IS_MADE = const place::IS_MADE,
     INTERRUPTED = const place::INTERRUPTED,
     BYTES = const place::BYTES,
     before = sym crate::call::before,
@@ -449,4 +477,5 @@ folioswap_gate_end:
     thread_started = sym crate::process::thread_started,
     thread_ends = sym crate::process::thread_ends,
     deliver = sym crate::delivery::deliver,
+    WAY_BYTES = const crate::delivery::WAY_BYTES,
 );

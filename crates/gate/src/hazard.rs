@@ -143,16 +143,15 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
 
     /// Ends a hold without a slot.
     pub fn leave_crowd(&self) {
-        self.crowd.fetch_sub(1, Ordering::Release);
+        // It stays at zero where the child of a fork has forgotten a call to which it returns.
+        let less = |count: u32| count.checked_sub(1);
+        let _ = self.crowd.fetch_update(Ordering::Release, Ordering::Relaxed, less);
     }
 
-    /// Forgets, in the child of a fork, all holds and what the evictor was about to take: the child
-    /// has neither of them. (The evictor stands still over a fork, or takes nothing of the
-    /// child's.)
-    pub fn forget(&self) {
-        for index in 0..self.peak() {
-            self.release(SlotIndex(index));
-        }
+    /// Forgets, in the child of a fork, holds without a slot and what the evictor was about to
+    /// take: the child has neither of them. (The evictor stands still over a fork, or takes nothing
+    /// of the child's.)
+    pub fn forget_crowd(&self) {
         self.crowd.store(0, Ordering::Release);
         self.announced.store(NOTHING, Ordering::Release);
     }

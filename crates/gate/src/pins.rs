@@ -97,9 +97,14 @@ pub(crate) fn release(frame: &mut Frame) {
     }
 }
 
-/// Ends all holds in the child of a fork: its parent's threads have them.
-pub(crate) fn release_everything() {
-    HAZARDS.forget();
+/// Ends the hold of a call that has no slot and will not end it.
+pub(crate) fn leave_crowd() {
+    HAZARDS.leave_crowd();
+}
+
+/// Forgets, in the child of a fork, what no slot says: its parent has the calls, and the evictor.
+pub(crate) fn forget_crowd() {
+    HAZARDS.forget_crowd();
 }
 
 /// Reads words that need not be there, and may be away.

@@ -20,6 +20,8 @@ const TRIES: u32 = 1 << 16;
 /// ARCH_GET_FS of arch_prctl(2).
 const GET_FS: u64 = 0x1003;
 
+/// CLONE_CLEAR_SIGHAND.
+const CLEAR_SIGHAND: u64 = 1 << 32;
 /// Flags of a vfork.
 const SHARING: u64 = (raw::CLONE_VM | raw::CLONE_VFORK) as u64;
 
@@ -32,6 +34,8 @@ const FLAGS: usize = 3;
 const HELD: usize = 4;
 /// The action of SIGSYS, which a vfork's child may change in the shared memory.
 const SIGSYS_ACTION: usize = 5;
+/// Whether signals are blocked.
+const BLOCKED: usize = 9;
 
 /// Chooses the path of a clone, and blocks all signals until it is over.
 pub(crate) fn before_clone(frame: &mut Frame) -> Path {
@@ -55,7 +59,7 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
         }
     }
     frame.scratch[PREPARED] = 1;
-    frame.scratch[MASK] = set_mask(!0);
+    block(frame);
     // A vfork's child overwrites what a handler's frame was.
     slot::forget_interruption(frame);
     frame.scratch[CHILD] = child.map_or(0, |child| child as u64);
@@ -74,6 +78,21 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
             frame.call[6] = child as u64;
             Path::NewStack
         }
+    }
+}
+
+/// Blocks all signals, unless the program's filter may forbid that: its threads begin unarmed.
+fn block(frame: &mut Frame) {
+    frame.scratch[BLOCKED] = 0;
+    if !confined::is_confined() {
+        frame.scratch[MASK] = set_mask(!0);
+        frame.scratch[BLOCKED] = 1;
+    }
+}
+
+fn unblock(frame: &mut Frame) {
+    if frame.scratch[BLOCKED] != 0 {
+        set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
     }
 }
 
@@ -124,7 +143,7 @@ pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
     let shares_memory = flags & raw::CLONE_VM as u64 != 0;
     if frame.call[0] == 0 {
         child(frame, flags);
-        set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
+        unblock(frame);
         return if shares_memory { entry::Slot::Parents } else { entry::Slot::Free };
     }
     let made = outcome(frame.call[0]).is_ok();
@@ -143,30 +162,31 @@ pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
             hook(frame.call[0] as i64);
         }
     }
-    set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
+    unblock(frame);
     entry::Slot::Free
 }
 
 /// A child that begins on a stack of its own, with a frame of its own.
 pub(crate) extern "C" fn thread_started(frame: &mut Frame) {
     child(frame, frame.scratch[FLAGS]);
-    set_mask(frame.scratch[MASK] & !SIGSYS_BIT);
+    unblock(frame);
 }
 
 /// Arms a child before it runs code of the program.
 fn child(frame: &mut Frame, flags: u64) {
-    if flags & raw::CLONE_SIGHAND as u64 == 0 {
-        // CLONE_CLEAR_SIGHAND has set the action to its default.
+    if flags & CLEAR_SIGHAND != 0 {
+        // The kernel has set the action to its default.
         let _ = install_handler();
     }
     if flags & raw::CLONE_VM as u64 == 0 {
         rewrite::free_after_fork();
-        pins::release_everything();
-        frame.hold = pins::Hold::Nothing;
-        slot::forget_others(frame);
+        pins::forget_crowd();
+        pins::release(frame);
+        let mut area = 0;
         if !confined::is_confined() {
-            altstack::forget_others();
+            area = altstack::forget_others();
         }
+        slot::forget_others(frame, area);
         if let Some(hook) = hooks::FORK_CHILD.get() {
             hook();
         }

@@ -6,11 +6,11 @@
 //! rt_sigtimedwait and signalfd see only what is blocked, so they see no SIGSYS that others send.
 
 use crate::call::answer;
-use crate::delivery::Context;
+use crate::delivery::{Context, has_area};
 use crate::entry::{self, Path};
-use crate::kernel::{Errno, Readable, outcome, read_words};
+use crate::kernel::{Errno, Readable, outcome, read_words, set_mask};
 use crate::slot::Frame;
-use crate::{altstack, context};
+use crate::{altstack, confined, context};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use linux_raw_sys::{errno, general as raw};
 
@@ -94,7 +94,9 @@ pub(crate) fn before_return(frame: &mut Frame) -> Path {
     let context = unsafe { &mut *(frame.stack as *mut Context) };
     context::restore(context);
     // The thread keeps its alternate stack, also where it returns from a handler of another thread.
-    context.stack[1] = altstack::REFUSED;
+    if has_area(context) {
+        context.stack[1] = altstack::REFUSED;
+    }
     if context.mask & SIGSYS_BIT != 0 {
         context.mask &= !SIGSYS_BIT;
     }
@@ -132,9 +134,19 @@ pub(crate) fn before_action(frame: &mut Frame) -> Path {
     if has_handler {
         // The kernel's action follows: none of its signals may find the handler missing.
         frame.scratch[REPLACED] = 1;
-        kept.write(action);
+        write_undisturbed(kept, action);
     }
     Path::Ordinary
+}
+
+/// Sets an action with all signals blocked: a handler that set the same one meanwhile would wait.
+fn write_undisturbed(kept: &KeptAction, action: Action) {
+    if confined::is_confined() {
+        return kept.write(action);
+    }
+    let mask = set_mask(!0);
+    kept.write(action);
+    set_mask(mask);
 }
 
 /// Shows the program the action that it set, or takes back a new one that the kernel refused.

@@ -20,9 +20,9 @@ use core::sync::atomic::{
 use linux_raw_sys::general as raw;
 
 /// Calls of the slow path that may be under way at once. Further ones use the program's stack.
-pub const SLOTS: usize = 512;
+pub const SLOTS: usize = 256;
 /// Bytes of a slot. Hooks run there too.
-pub(crate) const SLOT_BYTES: usize = 8 << 10;
+pub(crate) const SLOT_BYTES: usize = 16 << 10;
 /// The search for a free slot begins at one of the first so many, chosen by the stack pointer, so
 /// that threads seldom meet.
 pub(crate) const FIRST: usize = 64;
@@ -73,6 +73,8 @@ pub(crate) struct Frame {
     interrupted_at: [AtomicU64; 2],
     /// The word with the claim that was interrupted.
     interrupted_claim: AtomicU32,
+    /// The alternate stack on which that signal arrived.
+    interrupted_area: AtomicU64,
     /// Odd while a signal frame is being copied for a handler that interrupts the call.
     interruptions: AtomicU64,
     /// The registers of the call while a handler that interrupted it runs, and the flags: it finds
@@ -101,6 +103,7 @@ pub(crate) mod place {
     pub const CALL: usize = offset_of!(Frame, call);
     pub const SAVED: usize = offset_of!(Frame, saved);
     pub const SSE: usize = offset_of!(Frame, sse);
+    pub const IS_MADE: usize = offset_of!(Frame, is_made);
     pub const KEPT: usize = offset_of!(Frame, kept);
     pub const INTERRUPTED: usize = offset_of!(Frame, interrupted);
     pub const BYTES: usize = size_of::<Frame>();
@@ -212,16 +215,50 @@ pub(crate) fn copy(from: &Frame, to: *mut Frame) {
     }
 }
 
-/// The slot of the call whose handler has its signal frame here; none where it is another's by now.
+/// The frame of the call whose handler has its signal frame here; none where the slot is another's
+/// by now. A frame without a slot lies above the copy, on the same stack.
 pub(crate) fn interrupted_at(frame: u64, copy: u64) -> Option<*mut Frame> {
-    frame_at(frame).filter(|frame| {
-        // SAFETY: the words are atomic.
+    const NEAR: u64 = 64 << 10;
+    let has = |frame: &*mut Frame| {
+        // SAFETY: the words are atomic, and the frame is one of the table's or of this stack.
+        unsafe { (**frame).interrupted.load(Acquire) == copy }
+    };
+    let is_taken = |frame: &*mut Frame| {
+        // SAFETY: as above.
         let frame = unsafe { &**frame };
         let taken = frame.taken.load(Acquire);
-        taken & TAKEN != 0
-            && taken == frame.interrupted_claim.load(Acquire)
-            && frame.interrupted.load(Acquire) == copy
-    })
+        taken & TAKEN != 0 && taken == frame.interrupted_claim.load(Acquire)
+    };
+    match frame_of_stack(frame) {
+        Some(_) => frame_at(frame).filter(has).filter(is_taken),
+        None => {
+            let is_above = frame.is_multiple_of(64) && frame.wrapping_sub(copy) < NEAR;
+            is_above.then_some(frame as *mut Frame).filter(has)
+        }
+    }
+}
+
+/// Ends a call that cannot go on, and frees its slot, unless another thread has found it meanwhile.
+pub(crate) fn abandon(frame: *mut Frame) {
+    // SAFETY: the words are atomic, and the frame is one of the table's or of this stack.
+    let shared = unsafe { &*frame };
+    if index_of(shared).is_none() {
+        // SAFETY: the frame is on this thread's stack.
+        return call::abandoned(unsafe { &mut *frame });
+    }
+    abandon_claim(frame, shared.interrupted_claim.load(Acquire));
+}
+
+fn abandon_claim(frame: *mut Frame, claim: u32) {
+    // SAFETY: the word is atomic.
+    let taken = unsafe { &(*frame).taken };
+    // Whoever moves the count has the slot.
+    if taken.compare_exchange(claim, claim.wrapping_add(CLAIM), AcqRel, Relaxed).is_ok() {
+        // SAFETY: the slot is this thread's now.
+        call::abandoned(unsafe { &mut *frame });
+        free(frame);
+        figures::ABANDONED.add();
+    }
 }
 
 /// The handler is over: the copy no longer says whether the call lives.
@@ -230,14 +267,22 @@ pub(crate) fn forget_interruption(frame: &Frame) {
 }
 
 /// Frees the slots of other threads' calls in the child of a fork: they are its parent's. Calls
-/// that handlers have interrupted stay: the child may be in such a handler, and return to the call.
-pub(crate) fn forget_others(own: &Frame) {
-    let here = &raw const *own as u64;
+/// that handlers of this thread have interrupted stay, and what they hold: the child may be in such
+/// a handler, and return to the call. `area` is this thread's alternate stack.
+pub(crate) fn forget_others(own: &Frame, area: u64) {
     for frame in Table::all() {
         // SAFETY: the child is alone.
-        let shared = unsafe { &*frame };
-        let is_taken = shared.taken.load(Relaxed) & TAKEN != 0;
-        if frame.cast_const() != &raw const *own && is_taken && !is_interrupted(shared, here) {
+        let shared = unsafe { &mut *frame };
+        let taken = shared.taken.load(Relaxed);
+        if frame.cast_const() == &raw const *own || taken & TAKEN == 0 {
+            continue;
+        }
+        shared.holds_text = 0;
+        let is_this_threads = shared.interrupted.load(Relaxed) != 0
+            && shared.interrupted_claim.load(Relaxed) == taken
+            && shared.interrupted_area.load(Relaxed) == area;
+        if !is_this_threads {
+            pins::release(shared);
             free(frame);
         }
     }
@@ -259,22 +304,42 @@ fn is_interrupted(frame: &Frame, here: u64) -> bool {
 pub(crate) fn note_exec(frame: &mut Frame, thread: u64) {
     frame.exec_thread = thread;
     frame.is_exec.store(1, Release);
-    if let Some(index) = index_of(frame) {
-        EXECS_END.fetch_max(index + 1, AcqRel);
+    match index_of(frame) {
+        Some(index) => {
+            EXECS_END.fetch_max(index + 1, AcqRel);
+        }
+        None if frame.hold == pins::Hold::Crowd => {
+            let _ =
+                EXECS_WITHOUT.iter().find(|place| place.compare_exchange(0, thread, AcqRel, Relaxed).is_ok());
+        }
+        None => {}
     }
 }
+
+/// Thread pointers of execs that have no slot, and hold everything; 0: none.
+static EXECS_WITHOUT: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// Slots from this one on have never had an exec.
 static EXECS_END: AtomicU32 = AtomicU32::new(0);
 
 /// The exec failed.
 pub(crate) fn forget_exec(frame: &mut Frame) {
+    if index_of(frame).is_none() && frame.exec_thread != 0 {
+        let is_this =
+            |place: &&AtomicU64| place.compare_exchange(frame.exec_thread, 0, AcqRel, Relaxed).is_ok();
+        let _ = EXECS_WITHOUT.iter().find(is_this);
+    }
     frame.is_exec.store(0, Relaxed);
 }
 
 /// Frees the slots of execs that did not return, in the parent of a vfork: its child had the same
 /// thread pointer, and has left this memory.
 pub(crate) fn free_execs_of(thread: u64) {
+    for place in &EXECS_WITHOUT {
+        if thread != 0 && place.compare_exchange(thread, 0, AcqRel, Relaxed).is_ok() {
+            pins::leave_crowd();
+        }
+    }
     for frame in Table::all().take(EXECS_END.load(Acquire) as usize) {
         // SAFETY: the words are atomic; where the bit says so, the child that wrote is gone.
         let frame = unsafe { &mut *frame };
@@ -288,7 +353,13 @@ pub(crate) fn free_execs_of(thread: u64) {
 
 /// Copies a signal's frame for a handler that interrupts this call, by `copy`, and notes where it
 /// is and what it says of the call. The thread must be the call's.
-pub(crate) fn interrupt(frame: *mut Frame, at: u64, [stack, counter]: [u64; 2], copy: impl FnOnce()) {
+pub(crate) fn interrupt(
+    frame: *mut Frame,
+    area: u64,
+    at: u64,
+    [stack, counter]: [u64; 2],
+    copy: impl FnOnce(),
+) {
     // SAFETY: the frame is one of the table's, or of this thread's stack.
     let frame = unsafe { &*frame };
     frame.interruptions.fetch_add(1, AcqRel);
@@ -296,6 +367,7 @@ pub(crate) fn interrupt(frame: *mut Frame, at: u64, [stack, counter]: [u64; 2], 
     frame.interrupted_at[0].store(stack, Relaxed);
     frame.interrupted_at[1].store(counter, Relaxed);
     frame.interrupted_claim.store(frame.taken.load(Relaxed), Relaxed);
+    frame.interrupted_area.store(area, Relaxed);
     frame.interrupted.store(at, Relaxed);
     frame.interruptions.fetch_add(1, AcqRel);
 }
@@ -325,19 +397,13 @@ pub(crate) fn find_abandoned(here: u64) {
             continue;
         }
         let is_this_claims = shared.interrupted_claim.load(Acquire) == taken;
-        if !is_this_claims
-            || is_interrupted(shared, here)
-            || shared.interruptions.load(Acquire) != before
-            || shared.interrupted.load(Acquire) != copy
+        // The count of interruptions is looked at last: it has moved where the copy is another's.
+        if is_this_claims
+            && !is_interrupted(shared, here)
+            && shared.interrupted.load(Acquire) == copy
+            && shared.interruptions.load(Acquire) == before
         {
-            continue;
-        }
-        // The call of this claim cannot go on. Whoever moves the count has the slot.
-        if shared.taken.compare_exchange(taken, taken.wrapping_add(CLAIM), AcqRel, Relaxed).is_ok() {
-            // SAFETY: the slot is this thread's now.
-            call::abandoned(unsafe { &mut *frame });
-            free(frame);
-            figures::ABANDONED.add();
+            abandon_claim(frame, taken);
         }
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn calls_begin() {
 
 /// After it.
 pub(crate) fn calls_end() {
-    CALLS.fetch_sub(1, SeqCst);
+    // It stays at zero where the child of a fork has forgotten a call to which it returns.
+    let _ = CALLS.fetch_update(SeqCst, SeqCst, |calls| calls.checked_sub(1));
 }
 
 pub(super) fn forget_other_threads() {

@@ -17,11 +17,13 @@
 #ifndef SYS_SECCOMP
 #define SYS_SECCOMP 1
 #endif
-static volatile int trapped, sent;
+static volatile int trapped, sent, nested, deepest;
+static void inner(int signal) { nested++; getppid(); if (++deepest < 3) raise(SIGUSR2); deepest--; }
 static void handler(int signal, siginfo_t *info, void *context) {
     if (info->si_code != SYS_SECCOMP) { sent++; return; }
     trapped++;
     getppid();
+    raise(SIGUSR2);
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = 4711 + (info->si_syscall == SYS_sethostname);
 }
 int main(void) {
@@ -43,6 +45,8 @@ int main(void) {
     wait(0);
     sigaction(SIGSYS, 0, &before);
     printf("after children of a vfork: %d\n", before.sa_sigaction == handler);
+    struct sigaction once_more = {.sa_handler = inner, .sa_flags = SA_NODEFER};
+    sigaction(SIGUSR2, &once_more, 0);
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sethostname, 0, 1),
@@ -53,7 +57,7 @@ int main(void) {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     printf("filter: %d\n", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
     for (int i = 0; i < 8; i++) if (syscall(SYS_sethostname, 0, 0) != 4712) printf("wrong\n");
-    printf("trapped: %d\n", trapped);
+    printf("trapped: %d, nested %d\n", trapped, nested);
     for (int ignored = 0; ignored < 2; ignored++) {
         fflush(stdout);
         pid_t p = fork();
