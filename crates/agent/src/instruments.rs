@@ -16,9 +16,11 @@ const VALGRIND: &[u8] = b"/vgpreload_";
 /// Whether an instrument watches this process. `preload` is the value of LD_PRELOAD. For the
 /// constructor: the instruments are there before it.
 pub fn is_watched(preload: &[u8]) -> bool {
-    preload.windows(VALGRIND.len()).any(|part| part == VALGRIND)
-        || libc::has_address_sanitizer()
-        || is_mapped(BOOKS)
+    if preload.windows(VALGRIND.len()).any(|part| part == VALGRIND) || libc::has_address_sanitizer() {
+        return true;
+    }
+    libc::wake_sanitizer();
+    is_mapped(BOOKS)
 }
 
 /// Whether something is mapped at this page's address.

@@ -13,12 +13,18 @@ unsafe extern "C" {
     static REGISTER_ATFORK: Option<RegisterAtfork>;
     #[link_name = "folioswap_asan_init"]
     static ASAN_INIT: *const c_void;
+    #[link_name = "folioswap_tsan_init"]
+    static TSAN_INIT: *const c_void;
+    #[link_name = "folioswap_msan_init"]
+    static MSAN_INIT: *const c_void;
+    pub fn malloc(bytes: usize) -> *mut c_void;
+    pub fn free(start: *mut c_void);
 }
 
 // The symbols are weak, because the dynamic linker of another C library (musl) would refuse to
 // start a program for want of the first. The word is zero there.
 core::arch::global_asm!(
-    ".weak __register_atfork, __asan_init",
+    ".weak __register_atfork, __asan_init, __tsan_init, __msan_init",
     ".pushsection .data.rel.ro, \"aw\"",
     ".p2align 3",
     ".globl folioswap_register_atfork",
@@ -33,6 +39,16 @@ core::arch::global_asm!(
     ".size folioswap_asan_init, 8",
     "folioswap_asan_init:",
     ".quad __asan_init",
+    ".globl folioswap_tsan_init, folioswap_msan_init",
+    ".hidden folioswap_tsan_init, folioswap_msan_init",
+    ".type folioswap_tsan_init, @object",
+    ".size folioswap_tsan_init, 8",
+    ".type folioswap_msan_init, @object",
+    ".size folioswap_msan_init, 8",
+    "folioswap_tsan_init:",
+    ".quad __tsan_init",
+    "folioswap_msan_init:",
+    ".quad __msan_init",
     ".popsection",
 );
 
@@ -69,12 +85,31 @@ pub fn errno() -> i32 {
     unsafe { *__errno_location() }
 }
 
-/// Whether AddressSanitizer's library, or a program that exports it, is loaded. A weak symbol tells
-/// it: dlsym(3) of a name that nobody has calls malloc, and this is asked in the constructor, when
-/// a program's own malloc may not be ready.
+/// Whether AddressSanitizer's library, or a program that exports it, is loaded. Weak symbols tell
+/// of the sanitizers: dlsym(3) of a name that nobody has calls malloc, and this is asked in the
+/// constructor, when a program's own malloc may not be ready.
 pub fn has_address_sanitizer() -> bool {
     // SAFETY: the dynamic linker has written the word before any code of this object runs.
     unsafe { !ASAN_INIT.is_null() }
+}
+
+/// Lets the sanitizer that a program is built with make its mappings, if there is one: it makes
+/// them at the first call of its malloc at the latest, and looks for others' before. For the
+/// constructor.
+pub fn wake_sanitizer() {
+    // SAFETY: as above.
+    let is_exported = unsafe { !TSAN_INIT.is_null() || !MSAN_INIT.is_null() };
+    if is_exported || is_interposed_by_program(c"_longjmp") {
+        // SAFETY: what was taken is given back.
+        unsafe { free(malloc(1)) };
+    }
+}
+
+/// Whether the program itself defines a function that the C library has: of this one only the
+/// sanitizers that are linked into a program do, which export no names of their own.
+fn is_interposed_by_program(name: &CStr) -> bool {
+    // SAFETY: the name is terminated, and the C library has it, so neither look fails.
+    unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) != dlsym(RTLD_NEXT, name.as_ptr()) }
 }
 
 /// The function behind one that the agent interposes.
@@ -84,6 +119,7 @@ pub struct Next {
 }
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
 
 impl Next {
     /// The next function of this name.

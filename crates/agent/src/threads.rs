@@ -3,6 +3,7 @@
 //! The kernel writes into a thread's control block when the thread ends, at a point at which no
 //! fault can be served. A block that is swapped out then would leave pthread_join waiting for ever.
 
+use crate::libc::{free, malloc};
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
@@ -32,8 +33,6 @@ static LARGE_STACKS: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
     fn pthread_attr_getstacksize(attributes: *const c_void, bytes: *mut usize) -> i32;
-    fn malloc(bytes: usize) -> *mut c_void;
-    fn free(start: *mut c_void);
 }
 
 extern "C" fn launch(argument: *mut c_void) -> *mut c_void {
