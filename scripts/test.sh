@@ -152,6 +152,10 @@ install() { # installs the programs that the tests run
     done
     [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
+    # What the seccomp profiles of contrib are compared with is that of this Debian.
+    if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && [ ! -e /usr/share/containers/seccomp.json ]; then
+        wanted+=(golang-github-containers-common)
+    fi
     # The Python package and py-spy get environments of their own.
     python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
     [ ${#wanted[@]} -eq 0 ] || install_packages "${wanted[@]}"
