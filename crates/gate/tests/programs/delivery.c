@@ -43,7 +43,8 @@ static void show(const char *name) {
     printf(", handler %d, info %d, alternate stack %d %d\n", own.sa_sigaction == look, info_right, said.ss_flags, said.ss_size != 0);
 }
 static sigjmp_buf jump;
-static void leave(int signal) { siglongjmp(jump, 1); }
+static volatile int is_set; // by sigsetjmp, which is not done until it has saved the mask
+static void leave(int signal) { if (is_set) { is_set = 0; siglongjmp(jump, 1); } }
 static void set(int signal, void (*handler)(int, siginfo_t *, void *), int flags, int blocked) {
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = flags | SA_SIGINFO};
     sigemptyset(&action.sa_mask);
@@ -169,7 +170,7 @@ int main(int count, char **arguments) {
     signal(SIGALRM, leave);
     struct itimerval often = {{0, 400}, {0, 400}};
     setitimer(ITIMER_REAL, &often, 0);
-    while (left < jumps) if (sigsetjmp(jump, 1)) left++; else { struct pollfd wait = {pipes[0], POLLIN}; ppoll(&wait, 1, 0, &none); }
+    while (left < jumps) if (sigsetjmp(jump, 1)) left++; else { is_set = 1; struct pollfd wait = {pipes[0], POLLIN}; ppoll(&wait, 1, 0, &none); }
     once(0);
     printf("left by a jump: %d\n", left);
     printf("SIGKILL %d", sigaction(SIGKILL, &own, 0)); printf(" %s\n", strerror(errno));
