@@ -19,7 +19,7 @@ pub fn is_watched(preload: &[u8]) -> bool {
     if preload.windows(VALGRIND.len()).any(|part| part == VALGRIND) || libc::has_address_sanitizer() {
         return true;
     }
-    libc::wake_sanitizer();
+    libc::wake_allocator();
     is_mapped(BOOKS)
 }
 

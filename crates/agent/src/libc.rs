@@ -19,6 +19,7 @@ unsafe extern "C" {
     static MSAN_INIT: *const c_void;
     pub fn malloc(bytes: usize) -> *mut c_void;
     pub fn free(start: *mut c_void);
+    fn getauxval(kind: u64) -> u64;
 }
 
 // The symbols are weak, because the dynamic linker of another C library (musl) would refuse to
@@ -93,24 +94,43 @@ pub fn has_address_sanitizer() -> bool {
     unsafe { !ASAN_INIT.is_null() }
 }
 
-/// Lets the sanitizer that a program is built with make its mappings, if there is one: it makes
-/// them at the first call of its malloc at the latest, and looks for others' before. For the
+/// Lets the allocator of a program make its mappings, if it has one of its own: a sanitizer looks
+/// for others' before it makes them, and what others reserve is not to be ours. It makes them at
+/// the first call of its malloc at the latest. That of a program at a fixed address may be part of
+/// a heap that was dumped, and is not ready before main: it is called for a sanitizer only. For the
 /// constructor.
-pub fn wake_sanitizer() {
+pub fn wake_allocator() {
     // SAFETY: as above.
     let is_exported = unsafe { !TSAN_INIT.is_null() || !MSAN_INIT.is_null() };
-    if is_exported || is_interposed_by_program(c"_longjmp") {
+    // Of this function, sanitizers that are linked in define one, and export no names of their own.
+    let is_sanitizer = is_exported || is_interposed_by_program(c"_longjmp");
+    if is_sanitizer || !is_at_fixed_address() || !is_interposed_by_program(c"malloc") {
         // SAFETY: what was taken is given back. The compiler knows both functions, and would leave
         // out a pair that nothing looks at.
         unsafe { free(core::hint::black_box(malloc(1))) };
     }
 }
 
-/// Whether the program itself defines a function that the C library has: of this one only the
-/// sanitizers that are linked into a program do, which export no names of their own.
+/// Whether the program itself defines a function that the C library has.
 fn is_interposed_by_program(name: &CStr) -> bool {
     // SAFETY: the name is terminated, and the C library has it, so neither look fails.
     unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) != dlsym(RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Whether the program's own headers lie where they say.
+fn is_at_fixed_address() -> bool {
+    const PHDR: u64 = 3;
+    const PHNUM: u64 = 5;
+    /// Words of a program header: type and flags, offset, address, and four more.
+    const WORDS: usize = 7;
+    const TYPE_OF_HEADERS: u32 = 6;
+    // SAFETY: the numbers are known; the kernel tells where the headers are, and how many.
+    let (start, count) = unsafe { (getauxval(PHDR), getauxval(PHNUM)) };
+    (0..count as usize).any(|index| {
+        // SAFETY: the headers are mapped as long as the program.
+        let header = unsafe { *(start as *const [u64; WORDS]).add(index) };
+        header[0] as u32 == TYPE_OF_HEADERS && header[2] == start
+    })
 }
 
 /// The function behind one that the agent interposes.
