@@ -114,8 +114,8 @@ fn what_all_processes_share_is_charged_to_none() {
     assert!(stats["members_peak"].as_u64() > Some(PROCESSES), "{}", outcome.describe());
     let peak = stats["peak_charge_bytes"].as_u64().expect("bytes");
     // A `sleep` has 0.4 MiB of its own, and a child has a reserve until it is one.
-    // Those that have not made their exec yet are charged 1 MiB more. With what all share charged to
-    // each, 500 took 568 MiB.
+    // Those that have not made their exec yet are charged 1 MiB more. With what all share charged
+    // to each, 500 took 568 MiB.
     assert!(peak < PROCESSES * MIB, "{peak} bytes: {}", outcome.describe());
 }
 
