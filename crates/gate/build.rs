@@ -71,7 +71,6 @@ fn size(text: &str, line: &str) -> String {
             let (of, more) = of.split_once('+').unwrap_or((of, "0"));
             format!("Size::Length {{ of: {}, more: {} }}", number(of), number(more))
         }
-        ("int", of) => format!("Size::Int({})", number(of)),
         ("iov", of) => format!("Size::Vectors({})", number(of)),
         ("mmsg", of) => format!("Size::Messages({})", number(of)),
         ("bits", of) => format!("Size::Bits {{ of: {}, less: 0 }}", number(of)),

@@ -6,9 +6,11 @@
 
 use crate::call::answer;
 use crate::entry::Path;
-use crate::kernel::{Errno, Readable, call, read_words, thread_id};
+use crate::kernel::{Errno, Readable, call, read_words, thread_id, write_words};
 use crate::slot::Frame;
-use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use linux_raw_sys::{errno, general as raw};
 
 /// Bytes of an area, and its alignment. The kernel's frame takes up to 11 KiB.
@@ -45,14 +47,14 @@ impl Programs {
         self.bytes != 0 && stack > self.address && stack - self.address <= self.bytes
     }
 
-    /// Its flags for a thread with this stack pointer.
-    fn state(&self, stack: u64) -> u64 {
-        self.flags
-            | match self.bytes {
-                0 => DISABLE,
-                _ if self.has(stack) => ONSTACK,
-                _ => 0,
-            }
+    /// What a thread with this stack pointer finds.
+    fn shown(&self, stack: u64) -> [u64; 3] {
+        let state = match self.bytes {
+            0 => DISABLE,
+            _ if self.has(stack) => ONSTACK,
+            _ => 0,
+        };
+        [self.address, self.flags | state, self.bytes]
     }
 
     /// The end of this stack, where a handler that wants it begins; none where there is no such
@@ -62,18 +64,22 @@ impl Programs {
     }
 }
 
-/// Whether an address lies in the alternate stack that the kernel has (address, flags, size), and
-/// that is one of ours.
+/// Whether the kernel's alternate stack (address, flags, size) is an area of ours: no program has
+/// one that begins and ends so.
+fn is_ours([start, flags, bytes]: [u64; 3]) -> bool {
+    start.is_multiple_of(AREA_BYTES)
+        && bytes == AREA_BYTES - HEADER_BYTES
+        && flags as u32 as u64 & DISABLE == 0
+}
+
+/// Whether an address lies in the kernel's alternate stack, and that is an area of ours.
 pub(crate) fn is_within(stack: [u64; 3], address: u64) -> bool {
-    let [start, flags, bytes] = stack;
-    let is_ours = start.is_multiple_of(AREA_BYTES) && bytes == AREA_BYTES - HEADER_BYTES;
-    is_ours && flags as u32 as u64 & DISABLE == 0 && address.wrapping_sub(start) < bytes
+    is_ours(stack) && address.wrapping_sub(stack[0]) < stack[2]
 }
 
 /// What the program finds in the context of a handler that interrupted it with this stack pointer.
 pub(crate) fn shown(area: u64, stack: u64) -> [u64; 3] {
-    let programs = programs_of(area);
-    [programs.address, programs.state(stack), programs.bytes]
+    programs_of(area).shown(stack)
 }
 
 /// Flags that the kernel refuses: it leaves the alternate stack as it is at rt_sigreturn.
@@ -85,7 +91,7 @@ pub(crate) fn area_of(address: u64) -> u64 {
 }
 
 fn header(address: u64) -> *mut Programs {
-    ((address & !(AREA_BYTES - 1)) + AREA_BYTES - HEADER_BYTES) as *mut Programs
+    (area_of(address) + AREA_BYTES - HEADER_BYTES) as *mut Programs
 }
 
 /// What the program asked for in the thread on whose area this address lies.
@@ -117,9 +123,9 @@ pub(crate) fn of_kernel() -> [u64; 3] {
 
 /// Takes the calling thread's area away, before the thread ends. With all signals blocked.
 pub(crate) fn remove() {
-    let [area, ..] = of_kernel();
+    let stack @ [area, ..] = of_kernel();
     // SAFETY: an area of ours is mapped.
-    if !is_ours(area) || unsafe { (*header(area)).thread } != thread_id() as u64 {
+    if !is_ours(stack) || unsafe { (*header(area)).thread } != thread_id() as u64 {
         return;
     }
     let none = [0, DISABLE, 0];
@@ -129,14 +135,10 @@ pub(crate) fn remove() {
     }
 }
 
-fn is_ours(area: u64) -> bool {
-    area != 0 && ALL.iter().any(|known| known.load(Relaxed) == area | TAKEN)
-}
-
 fn give_back(area: u64) {
     for known in &ALL {
         if known.load(Relaxed) == area | TAKEN {
-            known.store(area, core::sync::atomic::Ordering::Release);
+            known.store(area, Release);
             return;
         }
     }
@@ -179,8 +181,8 @@ fn map_more() -> Option<()> {
 
 /// Frees the areas of other threads, in the child of a fork. Returns the calling thread's.
 pub(crate) fn forget_others() -> u64 {
-    let [own, ..] = of_kernel();
-    if is_ours(own) {
+    let stack @ [own, ..] = of_kernel();
+    if is_ours(stack) {
         // SAFETY: the area is the calling thread's, the only one.
         unsafe { (*header(own)).thread = thread_id() as u64 };
     }
@@ -196,8 +198,8 @@ pub(crate) fn forget_others() -> u64 {
 /// sigaltstack(2), answered for the stack that the program thinks it has.
 pub(crate) fn before_altstack(frame: &mut Frame) -> Path {
     let [_, new, old, ..] = frame.saved;
-    let [area, ..] = of_kernel();
-    if !is_ours(area) {
+    let stack @ [area, ..] = of_kernel();
+    if !is_ours(stack) {
         return Path::Ordinary;
     }
     let here = &raw const *frame as u64;
@@ -229,16 +231,8 @@ pub(crate) fn before_altstack(frame: &mut Frame) -> Path {
                 Programs { address, flags: flags as u32 as u64 & AUTODISARM, bytes, thread: before.thread };
         }
     }
-    if old != 0 {
-        let flags = before.state(frame.stack);
-        let mut probe = [0; 3];
-        if read_words(old, &mut probe, here) == Readable::No {
-            return answer(frame, Err(Errno(errno::EFAULT as u16)));
-        }
-        for (index, word) in [before.address, flags, before.bytes].into_iter().enumerate() {
-            // SAFETY: the address could be read just now; the kernel would write there too.
-            unsafe { (old as *mut u64).add(index).write_unaligned(word) };
-        }
+    if old != 0 && write_words(old, &before.shown(frame.stack), here) == Readable::No {
+        return answer(frame, Err(Errno(errno::EFAULT as u16)));
     }
     answer(frame, Ok(0))
 }

@@ -106,21 +106,22 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
         | raw::__NR_munlockall
         | raw::__NR_process_madvise
         | raw::__NR_io_uring_setup => before_mapping(frame),
-        raw::__NR_exit => {
-            pins::release(frame);
-            process::thread_ends(frame);
-            Path::End
-        }
+        raw::__NR_exit => before_end(frame),
         raw::__NR_exit_group => {
             if let Some(hook) = hooks::LEAVING.get() {
                 hook();
             }
-            pins::release(frame);
-            process::thread_ends(frame);
-            Path::End
+            before_end(frame)
         }
         _ => Path::Ordinary,
     }
+}
+
+/// The thread, or the process, does not come back from the kernel.
+fn before_end(frame: &mut Frame) -> Path {
+    pins::release(frame);
+    process::thread_ends();
+    Path::End
 }
 
 /// Completes a call that went to the kernel; its result is in `call[0]`.

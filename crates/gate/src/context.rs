@@ -6,33 +6,81 @@
 //! and then the call is over. Words of the signal frame that the kernel does not read say what was
 //! done.
 
-use crate::delivery::{Context, R11, RAX, RBX, RCX, RDI, RDX, RIP, RSI, RSP};
 use crate::entry;
 use crate::slot::{self, Frame};
 
-/// Registers of a context in the order of a call's arguments.
-const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// Those that the frame keeps beside the call's.
-const KEPT: [usize; 5] = [RBP, R12, R13, R14, R15];
+/// Words of a signal's context.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Context {
+    flags: u64,
+    link: u64,
+    /// The alternate stack: address, flags, size.
+    pub stack: [u64; 3],
+    /// By the numbers below.
+    pub registers: [u64; 17],
+    pub flags_register: u64,
+    rest: [u64; 5],
+    /// The address of the floating point state.
+    pub floating: u64,
+    /// The kernel does not read them.
+    reserved: [u64; 8],
+    pub mask: u64,
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Context, floating) == 224);
+    assert!(core::mem::offset_of!(Context, mask) == 296);
+};
+
+const R8: usize = 0;
+const R9: usize = 1;
+const R10: usize = 2;
+pub(crate) const R11: usize = 3;
 const R12: usize = 4;
 const R13: usize = 5;
 const R14: usize = 6;
 const R15: usize = 7;
+pub(crate) const RDI: usize = 8;
+pub(crate) const RSI: usize = 9;
 const RBP: usize = 10;
-const R8: usize = 0;
-const R9: usize = 1;
-const R10: usize = 2;
-/// Reserved words: what was done, where the program counter is shown, and two more.
+pub(crate) const RBX: usize = 11;
+pub(crate) const RDX: usize = 12;
+pub(crate) const RAX: usize = 13;
+pub(crate) const RCX: usize = 14;
+pub(crate) const RSP: usize = 15;
+pub(crate) const RIP: usize = 16;
+
+/// Registers in the order of a call's arguments.
+const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
+/// Those that the frame keeps beside the call's.
+const KEPT: [usize; 5] = [RBP, R12, R13, R14, R15];
+/// Reserved words: what was done, where the program counter is shown, two more, and whether the
+/// thread has an alternate stack of ours.
 const KIND: usize = 0;
 const SHOWN: usize = 1;
 const FIRST: usize = 2;
 const SECOND: usize = 3;
+const AREA: usize = 4;
+const HAS_AREA: u64 = 0x6761_7465_6172_6561;
 const OF_A_SLOT: u64 = 0x6761_7465_736c_6f74;
 const AT_ONCE: u64 = 0x6761_7465_6f6e_6365;
 /// Bytes of a `syscall`.
 const SITE_BYTES: u64 = 2;
 /// Bytes of the stack that a call has which nothing looks at.
 const AT_ONCE_BYTES: u64 = 144;
+
+impl Context {
+    /// Notes whether the thread has an alternate stack of ours.
+    pub(crate) fn note_area(&mut self, has_area: bool) {
+        self.reserved[AREA] = if has_area { HAS_AREA } else { 0 };
+    }
+
+    /// Whether rt_sigreturn with this frame must leave the alternate stack as it is.
+    pub(crate) fn has_area(&self) -> bool {
+        self.reserved[AREA] == HAS_AREA
+    }
+}
 
 /// Shows a handler the program's registers in place of the call's.
 pub(crate) fn show(context: &mut Context, frame: Option<*mut Frame>) {

@@ -7,43 +7,11 @@
 //! program's handler, with the registers and the mask that it would have had: one rt_sigreturn,
 //! which every filter of calls allows. That of the handler finds the copy.
 
+use crate::context::{self, Context, RAX, RBX, RDI, RDX, RIP, RSI, RSP};
 use crate::kernel::call;
 use crate::signals::{ACTIONS, SIGSYS_BIT};
-use crate::slot;
-use crate::{altstack, context, entry};
+use crate::{altstack, entry, slot};
 use linux_raw_sys::{errno, general as raw};
-
-/// Words of a signal's context.
-#[repr(C)]
-pub(crate) struct Context {
-    flags: u64,
-    link: u64,
-    /// The alternate stack: address, flags, size.
-    pub stack: [u64; 3],
-    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
-    pub registers: [u64; 17],
-    pub flags_register: u64,
-    rest: [u64; 5],
-    floating: u64,
-    /// The kernel does not read them.
-    pub reserved: [u64; 8],
-    pub mask: u64,
-}
-
-const _: () = {
-    assert!(core::mem::offset_of!(Context, floating) == 224);
-    assert!(core::mem::offset_of!(Context, mask) == 296);
-};
-
-pub(crate) const R11: usize = 3;
-pub(crate) const RDI: usize = 8;
-pub(crate) const RSI: usize = 9;
-pub(crate) const RBX: usize = 11;
-pub(crate) const RDX: usize = 12;
-pub(crate) const RAX: usize = 13;
-pub(crate) const RCX: usize = 14;
-pub(crate) const RSP: usize = 15;
-pub(crate) const RIP: usize = 16;
 
 /// Bytes of the floating point state before what the processor adds, and where its size is.
 const FLOATING_BYTES: u64 = 512;
@@ -51,9 +19,6 @@ const FLOATING_MAGIC_AT: u64 = 464;
 const FLOATING_MAGIC: u32 = 0x4650_5853;
 const SIGINFO_BYTES: u64 = 128;
 const RED_ZONE: u64 = 128;
-/// The reserved word that says that the thread has an alternate stack of ours.
-const OURS: usize = 4;
-const OURS_MARK: u64 = 0x6761_7465_6172_6561;
 /// The floating point state lies at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
@@ -101,7 +66,7 @@ pub(crate) extern "C" fn deliver(
     let is_ours = altstack::is_within(context.stack, frame);
     let place = place(context, frame, flags, is_ours);
     context::show(context, gate_frame);
-    context.reserved[OURS] = if is_ours { OURS_MARK } else { 0 };
+    context.note_area(is_ours);
     let at = [context.registers[RSP], context.registers[RIP]];
     let area = if is_ours { altstack::area_of(frame) } else { 0 };
     let note = |moved, copy: &mut dyn FnMut()| match gate_frame {
@@ -111,7 +76,7 @@ pub(crate) extern "C" fn deliver(
     let (enter, distance) = match place {
         Place::Right => {
             note(frame, &mut || ());
-            way.context = Context { ..*context };
+            way.context = *context;
             (&mut way.context, 0)
         }
         Place::Below(top) => {
@@ -176,11 +141,6 @@ fn place(context: &mut Context, frame: u64, flags: u64, is_ours: bool) -> Place 
         _ => altstack::programs_of(frame).top_for(programs),
     };
     Place::Below(on_alternate.unwrap_or(below))
-}
-
-/// Whether rt_sigreturn with this frame must leave the alternate stack as it is.
-pub(crate) fn has_area(context: &Context) -> bool {
-    context.reserved[OURS] == OURS_MARK
 }
 
 /// The frame of the call that was interrupted, where the gate had begun with one.

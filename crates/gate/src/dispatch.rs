@@ -4,10 +4,10 @@
 //! The call is not made inside the handler: the handler only sets the program counter, so
 //! blocking, EINTR, masks, clone and signal returns are as they are without the gate.
 
-use crate::delivery::{self, Context, R11, RAX, RCX, RIP, RSP};
+use crate::context::{Context, R11, RAX, RCX, RIP, RSP};
 use crate::kernel::{Errno, call, set_mask};
 use crate::signals::{Action, SIGSYS_BIT, of_sigsys};
-use crate::{altstack, call as calls, entry, figures, hooks, process, rewrite, slot};
+use crate::{altstack, call as calls, delivery, entry, figures, hooks, process, rewrite, slot};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{general as raw, prctl};
 

@@ -414,7 +414,7 @@ folioswap_gate_thread_end:
     mov rsp, rbx
     mov qword ptr [rbx + {CALL}], 60
     mov [rbx + {CALL} + 8], rdi
-    GATE_CALL {thread_ends}
+    call {thread_ends}
     jmp 50b
 
     # The kernel's handler of the program's signals, on the thread's alternate stack, with all

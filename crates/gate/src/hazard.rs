@@ -97,13 +97,7 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.raise_peak(index);
         place.store(pages.0, Ordering::Release);
         fence_of_a_call();
-        for round in 0.. {
-            match self.announced.load(Ordering::Acquire) {
-                NOTHING => return,
-                announced if !Pages(announced).overlaps(pages) => return,
-                _ => pause(round),
-            }
-        }
+        self.wait_while(|announced| announced.overlaps(pages));
     }
 
     /// Holds every page until [`Hazards::release`]: the call may use any.
@@ -112,14 +106,17 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
         self.raise_peak(index);
         slot.holds_all.store(1, Ordering::Release);
         fence_of_a_call();
-        self.wait_for_the_evictor();
+        self.wait_while(|_| true);
     }
 
-    fn wait_for_the_evictor(&self) {
-        let mut round = 0;
-        while self.announced.load(Ordering::Acquire) != NOTHING {
-            pause(round);
-            round += 1;
+    /// Waits for as long as the evictor has announced pages of which this is true.
+    fn wait_while(&self, clashes: impl Fn(Pages) -> bool) {
+        for round in 0.. {
+            match self.announced.load(Ordering::Acquire) {
+                NOTHING => return,
+                announced if !clashes(Pages(announced)) => return,
+                _ => pause(round),
+            }
         }
     }
 
@@ -138,7 +135,7 @@ impl<const SLOTS: usize> Hazards<SLOTS> {
     pub fn join_crowd(&self) {
         self.crowd.fetch_add(1, Ordering::AcqRel);
         fence_of_a_call();
-        self.wait_for_the_evictor();
+        self.wait_while(|_| true);
     }
 
     /// Ends a hold without a slot.

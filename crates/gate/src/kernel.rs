@@ -48,10 +48,12 @@ pub(crate) fn sleep_a_little() {
     }
 }
 
-/// Lets other threads run.
+/// Lets other threads run, where no filter of the program's may forbid it.
 pub(crate) fn give_way() {
-    // SAFETY: no arguments.
-    let _ = unsafe { call(raw::__NR_sched_yield, [0; 6]) };
+    if !is_confined() {
+        // SAFETY: no arguments.
+        let _ = unsafe { call(raw::__NR_sched_yield, [0; 6]) };
+    }
 }
 
 /// Sets the mask of blocked signals; returns the one before.
@@ -73,9 +75,23 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
 /// Reads words that the program points to, which need not be there. `here` is an address that
 /// certainly is; its page is read without asking the kernel. Returns whether all could be read.
 pub(crate) fn read_words(from: u64, to: &mut [u64], here: u64) -> Readable {
+    read_bytes(from, bytes_of(to), here)
+}
+
+/// The bytes of words.
+pub(crate) fn bytes_of(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: any bytes are a value of words.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), size_of_val(to)) };
-    read_bytes(from, bytes, here)
+    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) }
+}
+
+/// Writes words for the program, as the kernel would, if they could be read there just before.
+pub(crate) fn write_words<const COUNT: usize>(to: u64, words: &[u64; COUNT], here: u64) -> Readable {
+    let readable = read_words(to, &mut [0; COUNT], here);
+    if readable == Readable::Yes {
+        // SAFETY: the address could be read just now; the kernel would write there too.
+        unsafe { (to as *mut [u64; COUNT]).write_unaligned(*words) };
+    }
+    readable
 }
 
 /// The same for bytes.

@@ -6,7 +6,7 @@
 
 use crate::hazard::{Hazards, NoPages, PAGE, Pages, Published, RANGES, SlotIndex};
 use crate::hooks::{self, Incident, Managed};
-use crate::kernel::{self, Readable, copy, read_bytes};
+use crate::kernel::{self, Readable, bytes_of, copy, read_bytes};
 use crate::slot::{self, Frame, SLOTS};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Access, Extent, Operand, Size, operands};
@@ -109,16 +109,10 @@ pub(crate) fn forget_crowd() {
 
 /// Reads words that need not be there, and may be away.
 pub(crate) fn read_words(address: u64, words: &mut [u64], here: u64) -> Readable {
-    let is_managed = |page| hooks::MANAGED.get().is_some_and(|managed| managed(page) != Managed::No);
-    let pages = Pages::around(address, size_of_val(words) as u64);
-    if pages.is_ok_and(|pages| (pages.first()..pages.end()).all(is_managed)) {
-        for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: the pages are managed, so reading them is served.
-            *word = unsafe { (address as *const u64).add(index).read_unaligned() };
-        }
-        return Readable::Yes;
+    match hooks::MANAGED.get() {
+        None => kernel::read_words(address, words, here),
+        Some(managed) => Call { managed, slot: None, here }.read(address, bytes_of(words)),
     }
-    kernel::read_words(address, words, here)
 }
 
 impl Call {
@@ -215,7 +209,7 @@ impl Call {
         }
     }
 
-    /// Bytes of the program, which are held already; whether they could be read.
+    /// Bytes of the program; whether they could be read.
     fn read(&self, address: u64, to: &mut [u8]) -> Readable {
         let Ok(pages) = Pages::around(address, to.len() as u64) else { return Readable::No };
         if (pages.first()..pages.end()).all(|page| (self.managed)(page) != Managed::No) {
@@ -234,10 +228,7 @@ impl Call {
     }
 
     fn read_words(&self, address: u64, words: &mut [u64]) {
-        // SAFETY: any bytes are a value of words.
-        let bytes =
-            unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) };
-        if self.read(address, bytes) == Readable::No {
+        if self.read(address, bytes_of(words)) == Readable::No {
             words.fill(0);
         }
     }

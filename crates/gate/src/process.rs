@@ -4,6 +4,7 @@
 //! All signals are blocked meanwhile: a handler that ran in a thread which is not armed yet would
 //! make calls that nothing sees.
 
+use crate::call::answer;
 use crate::dispatch::{arm_thread, install_handler, set_action};
 use crate::entry::{self, Path};
 use crate::kernel::{Errno, Readable, call, give_way, outcome, read_words, set_mask};
@@ -47,7 +48,7 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
         match frame.saved[0] as u32 {
             raw::__NR_vfork => frame.call[0] = raw::__NR_fork as u64,
             raw::__NR_clone => frame.call[1] &= !SHARING,
-            _ => return crate::call::answer(frame, Err(Errno(errno::EAGAIN as u16))),
+            _ => return answer(frame, Err(Errno(errno::EAGAIN as u16))),
         }
         flags &= !SHARING;
     }
@@ -55,7 +56,7 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
     if stack != 0 {
         child = claim();
         if child.is_none() {
-            return crate::call::answer(frame, Err(Errno(errno::EAGAIN as u16)));
+            return answer(frame, Err(Errno(errno::EAGAIN as u16)));
         }
     }
     frame.scratch[PREPARED] = 1;
@@ -118,9 +119,7 @@ fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
 fn claim() -> Option<*mut Frame> {
     (0..TRIES).find_map(|_| {
         slot::claim().or_else(|| {
-            if !confined::is_confined() {
-                give_way();
-            }
+            give_way();
             None
         })
     })
@@ -214,7 +213,7 @@ pub(crate) static DISPATCH: AtomicU32 = AtomicU32::new(0);
 
 /// Before exit(2) and exit_group(2): the thread's alternate stack is for others, and nothing runs
 /// in it any more.
-pub(crate) extern "C" fn thread_ends(_frame: &mut Frame) {
+pub(crate) extern "C" fn thread_ends() {
     if !confined::is_confined() {
         set_mask(!0);
         altstack::remove();

@@ -6,11 +6,11 @@
 //! rt_sigtimedwait and signalfd see only what is blocked, so they see no SIGSYS that others send.
 
 use crate::call::answer;
-use crate::delivery::{Context, has_area};
+use crate::context::{self, Context};
 use crate::entry::{self, Path};
-use crate::kernel::{Errno, Readable, outcome, read_words, set_mask};
+use crate::kernel::{Errno, Readable, outcome, read_words, set_mask, write_words};
 use crate::slot::Frame;
-use crate::{altstack, confined, context};
+use crate::{altstack, confined};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use linux_raw_sys::{errno, general as raw};
 
@@ -94,7 +94,7 @@ pub(crate) fn before_return(frame: &mut Frame) -> Path {
     let context = unsafe { &mut *(frame.stack as *mut Context) };
     context::restore(context);
     // The thread keeps its alternate stack, also where it returns from a handler of another thread.
-    if has_area(context) {
+    if context.has_area() {
         context.stack[1] = altstack::REFUSED;
     }
     if context.mask & SIGSYS_BIT != 0 {
@@ -179,17 +179,10 @@ fn own_action(frame: &mut Frame, new: u64, old: u64) -> Path {
     let before = of_sigsys().read();
     let mut action = [0; 4];
     // The old action goes out first: the new one is not set where the program cannot read it.
-    let mut probe = [0; 4];
     if (new != 0 && read_words(new, &mut action, here) == Readable::No)
-        || (old != 0 && read_words(old, &mut probe, here) == Readable::No)
+        || (old != 0 && write_words(old, &before, here) == Readable::No)
     {
         return answer(frame, Err(Errno(errno::EFAULT as u16)));
-    }
-    if old != 0 {
-        for (index, word) in before.iter().enumerate() {
-            // SAFETY: the address could be read just now; the kernel would write there too.
-            unsafe { (old as *mut u64).add(index).write_unaligned(*word) };
-        }
     }
     if new != 0 {
         of_sigsys().write(action);

@@ -16,7 +16,6 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-
 use linux_raw_sys::general as raw;
 
 /// Calls of the slow path that may be under way at once. Further ones use the program's stack.
@@ -152,16 +151,20 @@ impl Table {
     }
 }
 
+/// The number of the slot in which an address lies.
+fn index_at(address: u64) -> Option<u32> {
+    let at = address.wrapping_sub(Table::start());
+    (at < size_of::<Table>() as u64).then_some((at / SLOT_BYTES as u64) as u32)
+}
+
 /// The number of a frame's slot; none for a frame on a program's stack.
 pub(crate) fn index_of(frame: &Frame) -> Option<u32> {
-    let at = (&raw const *frame as u64).wrapping_sub(Table::start());
-    (at < size_of::<Table>() as u64).then_some((at / SLOT_BYTES as u64) as u32)
+    index_at(&raw const *frame as u64)
 }
 
 /// The frame on whose stack this address lies.
 pub(crate) fn frame_of_stack(address: u64) -> Option<*mut Frame> {
-    let at = address.wrapping_sub(Table::start());
-    (at < size_of::<Table>() as u64).then(|| Table::frame_at((at / SLOT_BYTES as u64) as usize))
+    index_at(address).map(|index| Table::frame_at(index as usize))
 }
 
 /// The frame at exactly this address, if there is one in the table.

@@ -26,9 +26,7 @@ pub enum Size {
         /// Bytes more.
         more: u16,
     },
-    /// Another argument that is an `int`: the upper half of its register says nothing.
-    Int(u8),
-    /// Another argument times an element.
+    /// Another argument, an `int`, times an element.
     Times {
         /// The other argument.
         count: u8,
@@ -150,7 +148,6 @@ impl Operand {
         match self.size {
             Size::Bytes(bytes) => Extent::Bytes(bytes as u64),
             Size::Length { of, more } => Extent::Bytes(other(of).saturating_add(more as u64)),
-            Size::Int(of) => Extent::Bytes(other(of) as u32 as u64),
             // Counts are `int` or `unsigned int`: the upper halves of their registers say nothing.
             Size::Times { count, bytes } => Extent::Bytes(other(count) as u32 as u64 * bytes as u64),
             Size::Bits { of, less } => {

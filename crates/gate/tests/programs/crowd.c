@@ -13,15 +13,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "on_stack.h"
 extern char **environ;
-static long on_stack(void *stack, long number, long a, long b, long c, long d) {
-    register long r10 __asm__("r10") = d;
-    register void *r8 __asm__("r8") = stack;
-    long answer;
-    __asm__ volatile("xchg %%rsp, %%r8\n syscall\n xchg %%rsp, %%r8\n nop"
-        : "=a"(answer), "+r"(r8) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return answer;
-}
 static int has_room(char *tiny) {
     sigset_t old;
     return on_stack(tiny + 4096 + 160, SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&old, 8) == 0;

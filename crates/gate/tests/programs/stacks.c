@@ -11,15 +11,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// Makes a call with the stack pointer at `stack`.
-static long on_stack(void *stack, long number, long a, long b, long c, long d) {
-    register long r10 __asm__("r10") = d;
-    register void *r8 __asm__("r8") = stack;
-    long answer;
-    __asm__ volatile("xchg %%rsp, %%r8\n syscall\n xchg %%rsp, %%r8\n nop"
-        : "=a"(answer), "+r"(r8) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return answer;
-}
+#include "on_stack.h"
 static volatile int ended, word;
 // The end of a detached thread in musl: the stack goes first.
 __attribute__((naked)) static void unmap_self(void *stack, long size) {
