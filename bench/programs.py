@@ -10,13 +10,13 @@ The output is compared with that of the run alone. A cell is one of
 
     right 1.8x         ended with status 0 and the same output, in 1.8 times the time of the run alone
     refused            folioswap refused to run it (status 125), with the reason below the table
-    ended 3.2 s        folioswap ended it after so long, and said why (below the table)
+    ended 3.2 s        folioswap ended it after so long, and said why: the limit that it needs, or a note below the table
     out of time        still running after --timeout; at a half it is run again with `--thrashing end`, and when that
                        ended it is behind it: *out of time; ended 11.2 s*
     status N           the program itself failed
     WRONG OUTPUT       the one thing that must never be
 
-    bench/programs.py                          all programs (root; a good half hour on two cores)
+    bench/programs.py                          all programs (root; an hour on two cores with --timeout 60)
     bench/programs.py --programs lua,ruby      these
     bench/programs.py --short                  a few that most machines have, small; exits with 1 unless all are right
     bench/programs.py --list                   names and titles

@@ -14,7 +14,7 @@ const BOOKS: usize = 0x7fff_8000;
 const VALGRIND: &[u8] = b"/vgpreload_";
 
 /// Whether an instrument watches this process. `preload` is the value of LD_PRELOAD. For the
-/// constructor: the instruments are there before it.
+/// constructor: the instruments are there before it, once the program's allocator has been called.
 pub fn is_watched(preload: &[u8]) -> bool {
     if preload.windows(VALGRIND.len()).any(|part| part == VALGRIND) || libc::has_address_sanitizer() {
         return true;

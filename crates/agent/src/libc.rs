@@ -22,36 +22,31 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-// The symbols are weak, because the dynamic linker of another C library (musl) would refuse to
-// start a program for want of the first. The word is zero there.
-core::arch::global_asm!(
-    ".weak __register_atfork, __asan_init, __tsan_init, __msan_init",
-    ".pushsection .data.rel.ro, \"aw\"",
-    ".p2align 3",
-    ".globl folioswap_register_atfork",
-    ".hidden folioswap_register_atfork",
-    ".type folioswap_register_atfork, @object",
-    ".size folioswap_register_atfork, 8",
-    "folioswap_register_atfork:",
-    ".quad __register_atfork",
-    ".globl folioswap_asan_init",
-    ".hidden folioswap_asan_init",
-    ".type folioswap_asan_init, @object",
-    ".size folioswap_asan_init, 8",
-    "folioswap_asan_init:",
-    ".quad __asan_init",
-    ".globl folioswap_tsan_init, folioswap_msan_init",
-    ".hidden folioswap_tsan_init, folioswap_msan_init",
-    ".type folioswap_tsan_init, @object",
-    ".size folioswap_tsan_init, 8",
-    ".type folioswap_msan_init, @object",
-    ".size folioswap_msan_init, 8",
-    "folioswap_tsan_init:",
-    ".quad __tsan_init",
-    "folioswap_msan_init:",
-    ".quad __msan_init",
-    ".popsection",
-);
+/// A word with the address of a symbol, or zero where no object has it. A reference that is not
+/// weak would keep the dynamic linker from starting the program (musl has no `__register_atfork`).
+macro_rules! weak {
+    ($($symbol:literal as $word:literal),*) => {$(
+        core::arch::global_asm!(
+            concat!(".weak ", $symbol),
+            ".pushsection .data.rel.ro, \"aw\"",
+            ".p2align 3",
+            concat!(".globl ", $word),
+            concat!(".hidden ", $word),
+            concat!(".type ", $word, ", @object"),
+            concat!(".size ", $word, ", 8"),
+            concat!($word, ":"),
+            concat!(".quad ", $symbol),
+            ".popsection",
+        );
+    )*};
+}
+
+weak! {
+    "__register_atfork" as "folioswap_register_atfork",
+    "__asan_init" as "folioswap_asan_init",
+    "__tsan_init" as "folioswap_tsan_init",
+    "__msan_init" as "folioswap_msan_init"
+}
 
 /// Registers fork handlers; the last argument is the caller's object, or null.
 pub type RegisterAtfork = unsafe extern "C" fn(
