@@ -52,6 +52,21 @@ impl Terminal {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
+    /// Chooses this group, wherever it stands among those of other tests.
+    fn choose(&self, name: &str) {
+        for step in 0.. {
+            self.keys(&["m"]);
+            let screen = self.wait("a limit is asked for", |screen| has(screen, "new limit of "));
+            self.keys(&["Escape"]);
+            self.wait("and no more", |screen| !has(screen, "new limit of "));
+            if has(&screen, &format!("new limit of {name}: ")) {
+                return;
+            }
+            self.keys(&[if step % 20 == 19 { "Home" } else { "Down" }]);
+            assert!(step < 200, "{name} is not there:\n{}", screen.join("\n"));
+        }
+    }
+
     /// The process id of top.
     fn top(&self) -> i32 {
         let pane = self.tmux(&["list-panes", "-F", "#{pane_pid}"]);
@@ -137,6 +152,7 @@ fn a_group_is_seen_changed_and_looked_into() {
     );
     assert!(has(&screen, "pressure of 10, 60, 300 s: some"), "{screen:#?}");
     // The limit is set by typing it.
+    terminal.choose("acc-top");
     terminal.keys(&["m", "3", "2", "M"]);
     terminal.wait("what is typed is shown", |screen| has(screen, "new limit of acc-top: 32M_"));
     terminal.keys(&["Enter"]);
