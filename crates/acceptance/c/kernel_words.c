@@ -1,5 +1,6 @@
 // Words that the kernel reads and writes where it cannot wait for a page that is away.
 #include "check.h"
+#include <linux/futex.h>
 
 #define MUTEXES 64
 #define APART (16 * PAGE)
@@ -101,7 +102,7 @@ static int bare(void *argument) {
     syscall(SYS_exit, 0);
     return 0;
 }
-static void cleared(size_t bytes) {
+static void cleared_by(long begin(char *stack, int flags, _Atomic int *word), size_t bytes) {
     char *memory = map(MUTEXES * APART), *stacks = map(16 * APART);
     fill_all(memory, MUTEXES * APART, 1);
     int shared = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
@@ -109,8 +110,7 @@ static void cleared(size_t bytes) {
     for (int i = 0; i < 16; i++) {
         words[i] = (void *)(memory + i * APART + 512);
         *words[i] = 99;
-        char *stack = stacks + (i + 1) * APART - 64;
-        CHECK(clone(bare, stack, shared | CLONE_CHILD_CLEARTID, 0, 0, 0, words[i]) > 0);
+        CHECK(begin(stacks + (i + 1) * APART - 64, shared | CLONE_CHILD_CLEARTID, words[i]) > 0);
     }
     leave(memory, bytes);
     may_end = 1;
@@ -123,9 +123,108 @@ static void cleared(size_t bytes) {
     }
 }
 
+static long begin(char *stack, int flags, _Atomic int *word) { return clone(bare, stack, flags, 0, 0, 0, word); }
+static void cleared(size_t bytes) { cleared_by(begin, bytes); }
+
+// The same by the number of the system call.
+static long futex(uint32_t *word, int operation, uint32_t value, uintptr_t more, uint32_t *other, uint32_t last) {
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, more, other, last);
+}
+static void by_number(size_t bytes) {
+    static const int pi[] = {FUTEX_LOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_LOCK_PI2, FUTEX_LOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_LOCK_PI2};
+    uint32_t me = syscall(SYS_gettid);
+    char *memory = map(MUTEXES * APART);
+    fill_all(memory, MUTEXES * APART, 1);
+    for (int i = 0; i < MUTEXES; i++) {
+        *(uint32_t *)(memory + i * APART) = 0;
+        *(uint32_t *)(memory + i * APART + APART / 2) = 0;
+    }
+    leave(memory, bytes);
+    for (int i = 0; i < MUTEXES; i++) {
+        uint32_t *word = (void *)(memory + i * APART), *other = (void *)(memory + i * APART + APART / 2);
+        // A page that came back by a read is not yet writable.
+        if (i % 2) CHECK(*(volatile uint32_t *)word == 0 && *(volatile uint32_t *)other == 0);
+        if (i < MUTEXES / 2) {
+            CHECK(futex(word, FUTEX_WAKE_OP, 1, 1, other, FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0)) == 0);
+            CHECK(*other == 5 && *word == 0);
+            *other = 0;
+        } else {
+            CHECK(futex(word, pi[i % 6], 0, 0, 0, 0) == 0);
+            CHECK((*word & FUTEX_TID_MASK) == me);
+            CHECK(futex(word, FUTEX_UNLOCK_PI, 0, 0, 0, 0) == 0 && *word == 0);
+        }
+    }
+    // What the kernel refuses is refused.
+    uint32_t *nowhere = (void *)(8 * PAGE);
+    CHECK(futex(nowhere, FUTEX_LOCK_PI, 0, 0, 0, 0) == -1 && errno == EFAULT);
+    CHECK(futex((void *)memory, FUTEX_WAKE_OP, 1, 1, nowhere, FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0)) == -1 && errno == EFAULT);
+    CHECK(futex((void *)memory, FUTEX_WAIT, 1, 0, 0, 0) == -1 && errno == EAGAIN);
+    CHECK(syscall(SYS_madvise, memory + 1, PAGE, MADV_DONTNEED) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_close, -1) == -1 && errno == EBADF);
+    // All six arguments arrive, and so does an address.
+    char *mapped = (void *)syscall(SYS_mmap, 0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    CHECK(mapped != MAP_FAILED && (mapped[PAGE] = 1));
+    CHECK(syscall(SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 1L) == -1 && errno == EINVAL);
+    mapped = (void *)syscall(SYS_mremap, mapped, 2 * PAGE, 64 * PAGE, MREMAP_MAYMOVE, 0);
+    CHECK(mapped != MAP_FAILED && mapped[PAGE] == 1 && mapped[63 * PAGE] == 0);
+    for (size_t page = 0; page < MUTEXES * APART / PAGE; page++)
+        if (page % (APART / PAGE / 2)) check_page(memory + page * PAGE, page, 1);
+}
+
+// A mutex that passes on priority, made of two instructions and the system call.
+static void lock(uint32_t *word) {
+    uint32_t none = 0, me = syscall(SYS_gettid);
+    if (!__atomic_compare_exchange_n(word, &none, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        CHECK(futex(word, FUTEX_LOCK_PI, 0, 0, 0, 0) == 0);
+}
+static void unlock(uint32_t *word) {
+    uint32_t none = 0, me = syscall(SYS_gettid);
+    if (!__atomic_compare_exchange_n(word, &me, none, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        CHECK(futex(word, FUTEX_UNLOCK_PI, 0, 0, 0, 0) == 0);
+}
+struct shared {
+    uint32_t *word;
+    char *memory;
+    size_t bytes;
+    unsigned long turns;
+};
+static void *take_turns(void *argument) {
+    struct shared *shared = argument;
+    for (int i = 0; i < 200; i++) {
+        lock(shared->word);
+        shared->turns++;
+        if (i % 100 == 0) leave(shared->memory, shared->bytes);
+        unlock(shared->word);
+    }
+    return 0;
+}
+static void handed_over_by_number(size_t bytes) {
+    char *memory = map(MUTEXES * APART);
+    fill_all(memory, MUTEXES * APART, 1);
+    struct shared shared = {(void *)(memory + APART), memory, bytes, 0};
+    *shared.word = 0;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], 0, take_turns, &shared) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], 0) == 0);
+    CHECK(shared.turns == 4 * 200 && *shared.word == 0);
+}
+
+// clone by its number. On x86-64 the child returns to what lies on its stack, elsewhere to where its parent does, and is
+// not tried.
+static long begin_by_number(char *stack, int flags, _Atomic int *word) {
+#ifdef __x86_64__
+    *(uintptr_t *)stack = (uintptr_t)bare;
+    return syscall(SYS_clone, flags, stack, 0, word, 0);
+#else
+    return clone(bare, stack, flags, 0, 0, 0, word);
+#endif
+}
+static void cleared_by_number(size_t bytes) { cleared_by(begin_by_number, bytes); }
+
 int main(int argc, char **argv) {
     static const struct test tests[] = {
-        {"robust", robust}, {"robust-inheriting", robust_inheriting}, {"inheriting", inheriting}, {"cleared", cleared}, {0, 0},
+        {"robust", robust}, {"robust-inheriting", robust_inheriting}, {"inheriting", inheriting}, {"cleared", cleared},
+        {"by-number", by_number}, {"handed-over-by-number", handed_over_by_number}, {"cleared-by-number", cleared_by_number}, {0, 0},
     };
     return run_case(tests, argc, argv);
 }

@@ -34,3 +34,18 @@ fn a_mutex_that_passes_on_priority_is_handed_over() {
 fn the_word_of_a_thread_is_cleared_when_it_ends() {
     case("cleared");
 }
+
+#[test]
+fn words_of_system_calls_by_number_are_brought_in() {
+    case("by-number");
+}
+
+#[test]
+fn a_lock_by_number_that_passes_on_priority_is_handed_over() {
+    case("handed-over-by-number");
+}
+
+#[test]
+fn the_word_of_a_clone_by_number_is_cleared_when_it_ends() {
+    case("cleared-by-number");
+}

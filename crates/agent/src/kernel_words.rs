@@ -2,12 +2,15 @@
 //! priority-inheriting mutexes, and the word that it clears at a thread's end (clone(2),
 //! CLONE_CHILD_CLEARTID). The pages that hold them stay resident.
 //!
-//! A thread's robust list, its head in the control block, goes through such mutexes only. Of the
-//! same by system calls of the program's own nothing is known here.
+//! A thread's robust list, its head in the control block, goes through such mutexes only. Of a list
+//! of the program's own nothing is known here, nor of calls that it makes without the C library.
 
 use crate::next;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use folioswap_pager::kernel::sys;
+use linux_raw_sys::errno::EFAULT;
 use linux_raw_sys::general as raw;
 
 /// Bytes of a mutex of the C library (40 on x86-64, 48 on aarch64).
@@ -65,14 +68,81 @@ pub unsafe extern "C" fn clone(
     tls: usize,
     child_word: usize,
 ) -> c_int {
-    if flags as u32 & raw::CLONE_CHILD_CLEARTID != 0
-        && let Some(engine) = engine()
-    {
-        // Nobody may touch it from now until the kernel does.
-        engine.keep_resident_from_now(child_word, child_word + size_of::<c_int>());
+    if flags as u32 & raw::CLONE_CHILD_CLEARTID != 0 {
+        keep_cleared_word(child_word);
     }
     let next = next!(clone: fn(usize, usize, c_int, usize, usize, usize, usize) -> c_int);
     // SAFETY: by the caller's contract. The child begins at `start` on its own stack, so nothing of
     // this frame is used twice.
     unsafe { next(start, stack, flags, argument, parent_word, tls, child_word) }
+}
+
+/// Keeps the word resident that the kernel clears when a thread ends.
+pub(crate) fn keep_cleared_word(word: usize) {
+    if let Some(engine) = engine() {
+        // Nobody may touch it from now until the kernel does.
+        engine.keep_resident_from_now(word, word.saturating_add(size_of::<c_int>()));
+    }
+}
+
+/// futex(2). A word that the kernel writes is brought in as often as it has left, and one that
+/// passes on priority stays resident: the kernel writes it when a waiter or the owner ends, too.
+///
+/// # Safety
+/// As futex.
+pub(crate) unsafe fn futex(arguments: [usize; 6]) -> Result<usize, i32> {
+    /// An evictor that takes all may take a page between its arrival and the call.
+    const TRIES: usize = 64;
+    let [word, operation, _, _, other, _] = arguments;
+    let ask = || {
+        // SAFETY: by the caller's contract.
+        let result = unsafe { sys::syscall(raw::__NR_futex, arguments) };
+        result.map_err(|errno| errno.raw_os_error())
+    };
+    let command = operation as u32 & !(raw::FUTEX_PRIVATE_FLAG | raw::FUTEX_CLOCK_REALTIME);
+    let (written, passes_priority) = match command {
+        raw::FUTEX_WAKE_OP => (other, false),
+        raw::FUTEX_LOCK_PI | raw::FUTEX_LOCK_PI2 | raw::FUTEX_TRYLOCK_PI | raw::FUTEX_UNLOCK_PI => {
+            (word, true)
+        }
+        raw::FUTEX_WAIT_REQUEUE_PI | raw::FUTEX_CMP_REQUEUE_PI => (other, true),
+        // All others only read.
+        _ => return ask(),
+    };
+    if passes_priority {
+        keep_inheriting_word(written);
+    }
+    let mut tries = 0;
+    loop {
+        // A call that ends with EFAULT has done nothing.
+        let result = ask();
+        tries += 1;
+        if result != Err(EFAULT as i32) || tries == TRIES || !bring_in(written) {
+            return result;
+        }
+    }
+}
+
+/// Brings the page of a word in, writable; false where the program could not write it.
+fn bring_in(word: usize) -> bool {
+    let arguments = [word & !0xfff, 4096, raw::MADV_POPULATE_WRITE as usize, 0, 0, 0];
+    // SAFETY: bringing a page in changes no contents.
+    unsafe { sys::syscall(raw::__NR_madvise, arguments) }.is_ok()
+}
+
+/// Keeps the page of a word resident for which the kernel hands a lock over.
+fn keep_inheriting_word(word: usize) {
+    const ENTRIES: usize = 64;
+    /// Pages that were kept last, so that a lock that is fought for asks the pager once. A page that
+    /// is unmapped and mapped again may be held for kept; its calls fail with EFAULT then, and
+    /// bring it in.
+    static KEPT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
+    let page = word & !0xfff;
+    let entry = &KEPT[(page >> 12) % ENTRIES];
+    if entry.load(Relaxed) != page
+        && let Some(engine) = engine()
+    {
+        engine.keep_resident_from_now(page, page.saturating_add(4096));
+        entry.store(page, Relaxed);
+    }
 }

@@ -3,8 +3,9 @@
 //! It makes the engine, starts the handler thread, and interposes the few C library functions whose
 //! meaning must be kept: fork (by fork handlers), exec and the functions that start a shell (a new
 //! image stays managed), thread creation and what the kernel uses of mutexes (control blocks and
-//! those mutexes stay resident), madvise, mmap, mremap, mlockall, brk, and ioctl (for a userfaultfd
-//! of the program's own). The kernel tells the pager everything else.
+//! those mutexes stay resident), madvise, mmap, mremap, mlockall, brk, ioctl (for a userfaultfd of
+//! the program's own), and syscall, for those and futex by number. The kernel tells the pager
+//! everything else.
 //!
 //! The agent is `no_std`, has no allocator, and depends on no version of the C library: every
 //! function of the C library that it calls is looked up by name, and only in the program's own
@@ -14,6 +15,7 @@
 //! which unwind, it is compiled with `std` for the lints alone.
 #![cfg_attr(panic = "abort", no_std)]
 
+mod by_number;
 mod bytes;
 mod environment;
 mod exec;

@@ -17,8 +17,16 @@ unsafe extern "C" {
 }
 
 /// The names that the agent leaves to the program's objects. Pager threads call none of them.
-const TAKEN: [&str; 7] =
-    ["__errno_location", "dlerror", "dlsym", "environ", "free", "malloc", "pthread_attr_getstacksize"];
+const TAKEN: [&str; 8] = [
+    "__errno_location",
+    "dlerror",
+    "dlsym",
+    "environ",
+    "free",
+    "getauxval",
+    "malloc",
+    "pthread_attr_getstacksize",
+];
 
 /// A program may have its own function of any name, and must not have it run by the pager.
 #[test]

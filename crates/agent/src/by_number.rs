@@ -1,0 +1,67 @@
+//! `syscall(3)`: a system call by its number gets what the C library's function of that call gets.
+//!
+//! Every call but a few is made as the C library makes it, so a child that `clone` starts on a
+//! stack of its own returns there. A call by an instruction of the program's own is not seen.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use crate::kernel_words::{futex, keep_cleared_word};
+use crate::{libc, locking, mappings, own_userfault, remapping};
+use core::ffi::{c_long, c_void};
+use folioswap_pager::kernel::sys;
+use linux_raw_sys::general as raw;
+
+/// A call that the entry has recognised by its number, with the arguments as words.
+///
+/// # Safety
+/// As the call with that number.
+unsafe extern "C" fn served(
+    number: c_long,
+    first: usize,
+    second: usize,
+    third: usize,
+    fourth: usize,
+    fifth: usize,
+    sixth: usize,
+) -> c_long {
+    let start = first as *mut c_void;
+    // SAFETY: by the caller's contract. The kernel takes the low half of a word where it takes an
+    // int, as these functions do.
+    unsafe {
+        match number as u32 {
+            raw::__NR_futex => match futex([first, second, third, fourth, fifth, sixth]) {
+                Ok(result) => result as c_long,
+                Err(errno) => libc::failed(errno).into(),
+            },
+            raw::__NR_ioctl => own_userfault::ioctl(first as i32, second as u64, third).into(),
+            raw::__NR_madvise => mappings::madvise(start, second, third as i32).into(),
+            raw::__NR_mlockall => locking::mlockall(first as i32).into(),
+            raw::__NR_mmap => {
+                mappings::mmap(start, second, third as i32, fourth as i32, fifth as i32, sixth as i64)
+                    as c_long
+            }
+            raw::__NR_mprotect => mappings::mprotect(start, second, third as i32).into(),
+            raw::__NR_mremap => {
+                remapping::mremap(start, second, third, fourth as i32, fifth as *mut c_void) as c_long
+            }
+            // The entry recognises no other.
+            _ => match sys::syscall(number as u32, [first, second, third, fourth, fifth, sixth]) {
+                Ok(result) => result as c_long,
+                Err(errno) => libc::failed(errno.raw_os_error()).into(),
+            },
+        }
+    }
+}
+
+/// What comes before a `clone`, which the entry then makes itself.
+///
+/// # Safety
+/// As clone; only the flags and the child's word are looked at.
+unsafe extern "C" fn before_clone(flags: usize, child_word: usize) {
+    if flags as u32 & raw::CLONE_CHILD_CLEARTID != 0 {
+        keep_cleared_word(child_word);
+    }
+}

@@ -1,0 +1,99 @@
+//! x86_64: the number and five arguments come in registers, the sixth on the stack.
+
+use super::{before_clone, served};
+use crate::libc::__errno_location;
+use core::arch::naked_asm;
+use core::ffi::c_long;
+use linux_raw_sys::general as raw;
+
+/// syscall(2), the C library's function.
+///
+/// # Safety
+/// As the call with that number.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
+    naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "cmp rdi, {futex}",
+        "je 2f",
+        "cmp rdi, {clone}",
+        "je 3f",
+        "cmp rdi, {ioctl}",
+        "je 2f",
+        "cmp rdi, {madvise}",
+        "je 2f",
+        "cmp rdi, {mlockall}",
+        "je 2f",
+        "cmp rdi, {mmap}",
+        "je 2f",
+        "cmp rdi, {mprotect}",
+        "je 2f",
+        "cmp rdi, {mremap}",
+        "je 2f",
+        // A child of this call may be on another stack: only its return address is asked for there.
+        "1:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 4f",
+        "ret",
+        "2:",
+        "jmp {served}",
+        // clone(flags, stack, parent_word, child_word, tls)
+        "3:",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 8",
+        "push rcx",
+        ".cfi_adjust_cfa_offset 8",
+        "push r8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdi, rsi",
+        "mov rsi, r8",
+        "call {before_clone}",
+        "pop r8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp 1b",
+        "4:",
+        "neg eax",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call [rip + {errno}@GOTPCREL]",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "mov [rax], ecx",
+        "mov rax, -1",
+        "ret",
+        ".cfi_endproc",
+        futex = const raw::__NR_futex,
+        clone = const raw::__NR_clone,
+        ioctl = const raw::__NR_ioctl,
+        madvise = const raw::__NR_madvise,
+        mlockall = const raw::__NR_mlockall,
+        mmap = const raw::__NR_mmap,
+        mprotect = const raw::__NR_mprotect,
+        mremap = const raw::__NR_mremap,
+        served = sym served,
+        before_clone = sym before_clone,
+        errno = sym __errno_location,
+    )
+}
