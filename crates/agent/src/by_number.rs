@@ -56,6 +56,11 @@ unsafe extern "C" fn served(
     }
 }
 
+/// Sets errno, and returns what a call that has failed returns.
+extern "C" fn failed(errno: i32) -> c_long {
+    libc::failed(errno).into()
+}
+
 /// What comes before a `clone`, which the entry then makes itself.
 ///
 /// # Safety

@@ -133,9 +133,9 @@ fn bring_in(word: usize) -> bool {
 /// Keeps the page of a word resident for which the kernel hands a lock over.
 fn keep_inheriting_word(word: usize) {
     const ENTRIES: usize = 64;
-    /// Pages that were kept last, so that a lock that is fought for asks the pager once. A page that
-    /// is unmapped and mapped again may be held for kept; its calls fail with EFAULT then, and
-    /// bring it in.
+    /// Pages that were kept last, so that a lock that is fought for asks the pager once. A page
+    /// that is unmapped and mapped again may be held for kept; its calls fail with EFAULT then,
+    /// and bring it in.
     static KEPT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
     let page = word & !0xfff;
     let entry = &KEPT[(page >> 12) % ENTRIES];

@@ -8,8 +8,7 @@ unsafe extern "C" {
     fn dlerror() -> *mut c_char;
     /// The C library's environment.
     pub static environ: *const *const c_char;
-    /// Where the calling thread's errno is.
-    pub fn __errno_location() -> *mut c_int;
+    fn __errno_location() -> *mut c_int;
     #[link_name = "folioswap_register_atfork"]
     static REGISTER_ATFORK: Option<RegisterAtfork>;
     #[link_name = "folioswap_asan_init"]

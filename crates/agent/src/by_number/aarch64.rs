@@ -1,7 +1,6 @@
 //! aarch64: the number and all six arguments come in registers.
 
-use super::{before_clone, served};
-use crate::libc::__errno_location;
+use super::{before_clone, failed, served};
 use core::arch::naked_asm;
 use core::ffi::c_long;
 use linux_raw_sys::general as raw;
@@ -70,22 +69,8 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         ".cfi_restore x30",
         "b 1b",
         "4:",
-        "stp x29, x30, [sp, #-32]!",
-        ".cfi_def_cfa_offset 32",
-        ".cfi_offset x29, -32",
-        ".cfi_offset x30, -24",
-        "mov x29, sp",
         "neg w0, w0",
-        "str w0, [sp, #16]",
-        "bl {errno}",
-        "ldr w1, [sp, #16]",
-        "str w1, [x0]",
-        "mov x0, #-1",
-        "ldp x29, x30, [sp], #32",
-        ".cfi_def_cfa_offset 0",
-        ".cfi_restore x29",
-        ".cfi_restore x30",
-        "ret",
+        "b {failed}",
         ".cfi_endproc",
         futex = const raw::__NR_futex,
         clone = const raw::__NR_clone,
@@ -97,6 +82,6 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         mremap = const raw::__NR_mremap,
         served = sym served,
         before_clone = sym before_clone,
-        errno = sym __errno_location,
+        failed = sym failed,
     )
 }

@@ -1,7 +1,6 @@
 //! x86_64: the number and five arguments come in registers, the sixth on the stack.
 
-use super::{before_clone, served};
-use crate::libc::__errno_location;
+use super::{before_clone, failed, served};
 use core::arch::naked_asm;
 use core::ffi::c_long;
 use linux_raw_sys::general as raw;
@@ -49,40 +48,28 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "jmp {served}",
         // clone(flags, stack, parent_word, child_word, tls)
         "3:",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rdx",
-        ".cfi_adjust_cfa_offset 8",
-        "push rcx",
-        ".cfi_adjust_cfa_offset 8",
-        "push r8",
-        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 40",
+        ".cfi_adjust_cfa_offset 40",
+        "mov [rsp], rdi",
+        "mov [rsp + 8], rsi",
+        "mov [rsp + 16], rdx",
+        "mov [rsp + 24], rcx",
+        "mov [rsp + 32], r8",
         "mov rdi, rsi",
         "mov rsi, r8",
         "call {before_clone}",
-        "pop r8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rcx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
+        "mov rdi, [rsp]",
+        "mov rsi, [rsp + 8]",
+        "mov rdx, [rsp + 16]",
+        "mov rcx, [rsp + 24]",
+        "mov r8, [rsp + 32]",
+        "add rsp, 40",
+        ".cfi_adjust_cfa_offset -40",
         "jmp 1b",
         "4:",
         "neg eax",
-        "push rax",
-        ".cfi_adjust_cfa_offset 8",
-        "call [rip + {errno}@GOTPCREL]",
-        "pop rcx",
-        ".cfi_adjust_cfa_offset -8",
-        "mov [rax], ecx",
-        "mov rax, -1",
-        "ret",
+        "mov edi, eax",
+        "jmp {failed}",
         ".cfi_endproc",
         futex = const raw::__NR_futex,
         clone = const raw::__NR_clone,
@@ -94,6 +81,6 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         mremap = const raw::__NR_mremap,
         served = sym served,
         before_clone = sym before_clone,
-        errno = sym __errno_location,
+        failed = sym failed,
     )
 }
