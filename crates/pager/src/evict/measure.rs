@@ -88,7 +88,8 @@ impl Evictor {
             if engine.embedded.is_on() {
                 self.publish_managed();
             }
-            engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns());
+            let handler_ns = process::cpu_ns_of_thread(engine.threads.handler.load(Relaxed));
+            engine.figures().raise(Counter::PagerNanoseconds, sys::thread_cpu_ns() + handler_ns);
         }
         let me = engine.member();
         self.survey.announced.expire(me, now);

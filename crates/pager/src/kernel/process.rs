@@ -186,6 +186,13 @@ pub fn cpu_ns(process: u32) -> Option<u64> {
     sys::cpu_clock_ns(process, PER_PROCESS)
 }
 
+/// Nanoseconds of CPU time of a thread of the calling process; 0 if there is none of this number.
+pub fn cpu_ns_of_thread(thread: u32) -> u64 {
+    /// Bits of the clock's number: the scheduler's clock of one thread.
+    const PER_THREAD: u32 = 4 | 2;
+    sys::cpu_clock_ns(thread, PER_THREAD).unwrap_or(0)
+}
+
 /// Minor faults of the calling process.
 pub fn own_minor_faults() -> u64 {
     // struct rusage: two timevals, then 14 longs, of which the fifth counts minor faults.

@@ -116,3 +116,13 @@ fn minor_faults_are_counted() {
     assert!(std::hint::black_box(&memory)[4096] == 1);
     assert!(own_minor_faults() > before);
 }
+
+#[test]
+fn the_time_of_one_thread_is_told_by_its_number() {
+    let before = sys::thread_cpu_ns();
+    let of_this = cpu_ns_of_thread(sys::gettid());
+    assert!((before..=sys::thread_cpu_ns()).contains(&of_this), "{of_this} from {before}");
+    for none in [0, u32::MAX, (1 << 22) + 1] {
+        assert_eq!(cpu_ns_of_thread(none), 0, "{none}");
+    }
+}
