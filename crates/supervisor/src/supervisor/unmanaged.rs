@@ -19,8 +19,11 @@ impl Supervisor {
         let own: u64 = [std::process::id(), front]
             .iter()
             .filter(|pid| **pid != 0)
-            .filter_map(|pid| proc::status(*pid))
-            .map(|status| status.anonymous + status.shared)
+            .filter_map(|pid| proc::status(*pid).map(|status| (*pid, status)))
+            // One is a fork of the other, and shares half of its pages with it.
+            .map(|(pid, status)| {
+                proc::proportional_anonymous(pid).unwrap_or(status.anonymous) + status.shared
+            })
             .sum();
         // The members count the rings.
         let rings = self.connections.iter().filter(|connection| connection.ring.is_some()).count();
