@@ -5,6 +5,7 @@
 //! share of its own memory, because the others cannot know how much it would need for its own
 //! refaults.
 
+use crate::engine::Engine;
 use crate::evict::evictor::Evictor;
 use crate::evict::tiers::DEMOTED_AT_ONCE;
 use crate::kernel::sys;
@@ -14,18 +15,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use folioswap_devices::MmStat;
 use folioswap_group::counters::Gauge;
 use folioswap_group::decisions::Scope;
-use folioswap_policy::reclaim::store_share::{SHARES, Store};
+use folioswap_policy::reclaim::store_share::{SHARES, Store, StoreShare};
 use folioswap_slots::DeviceMask;
 
 /// The least time between two judgements: pages that are demoted for one are gone by then.
 const JUDGED_NS: u64 = 100_000_000;
 
 impl Evictor {
-    /// The devices to which the excess of the compressed store goes on. Devices do not change their
-    /// order.
-    fn below_store(&self) -> DeviceMask {
+    /// Of these devices, those to which the excess of the compressed store goes on. Devices do not
+    /// change their order.
+    pub(crate) fn below_store(&self, devices: DeviceMask) -> DeviceMask {
         match self.engine.decisions().scope() {
-            Scope::Total => self.tiers.turns.below_store(self.on_disk(DeviceMask::ALL)),
+            Scope::Total => self.tiers.turns.below_store(self.on_disk(devices)),
             // A store that takes nothing of the limit has no excess.
             Scope::Resident => DeviceMask::NONE,
         }
@@ -35,7 +36,7 @@ impl Evictor {
     /// touched one by one: those below a store that is as large as it may be.
     pub(crate) fn note_devices_below_store(&self) {
         let refills = self.tiers.turns.has_store() && self.tiers.store_share.is_most();
-        let refilled = if refills { self.below_store() } else { DeviceMask::NONE };
+        let refilled = if refills { self.below_store(DeviceMask::ALL) } else { DeviceMask::NONE };
         self.engine.counts.refilled_from.store(refilled.bits(), Relaxed);
     }
 
@@ -46,7 +47,7 @@ impl Evictor {
     /// A store that relatives share after a fork is left alone: each of them would write it once,
     /// and a page that one demotes frees nothing, but makes the store's memory its own.
     pub(crate) fn demote_excess(&mut self) -> u64 {
-        let (engine, below) = (self.engine, self.below_store());
+        let (engine, below) = (self.engine, self.below_store(DeviceMask::ALL));
         if below.is_empty() || engine.shares_memory() {
             return 0;
         }
@@ -65,9 +66,10 @@ impl Evictor {
         }
         let (engine, page) = (self.engine, PAGE as u64);
         let (memory, taken) = (self.survey.size.anonymous / page, own.compr_data_size / page);
-        let store = Store { memory, stored: own.objects, taken };
+        let store = Store { memory, stored: own.objects, taken, used: own.mem_used_total / page };
         self.tiers.store_share.judge(&engine.distances, &engine.costs, store, engine.workingset.ages());
-        engine.figures().set(Gauge::MaxPool, self.own_share_bytes());
+        // Zero says that nothing is known yet.
+        engine.figures().set(Gauge::MaxPool, self.own_share_bytes().max(1));
         self.note_devices_below_store();
     }
 
@@ -98,6 +100,20 @@ impl Evictor {
     fn own_share_bytes(&self) -> u64 {
         self.survey.size.anonymous / 100 * self.tiers.store_share.percent()
     }
+}
+
+/// The share with which a process begins: that of the others of its group, by their size. A process
+/// of a build ends before it has judged its own.
+pub(crate) fn share_of_others(engine: &Engine) -> StoreShare {
+    let (mut share, mut memory) = (0_u64, 0_u64);
+    for member in engine.group().live_members() {
+        let figures = &member.figures;
+        if figures.gauge(Gauge::MaxPool) > 0 {
+            share = share.saturating_add(figures.gauge(Gauge::MaxPool));
+            memory = memory.saturating_add(figures.gauge(Gauge::Resident));
+        }
+    }
+    share.saturating_mul(100).checked_div(memory).map_or_else(StoreShare::default, StoreShare::near)
 }
 
 /// The fraction `part / whole` of so many pages.

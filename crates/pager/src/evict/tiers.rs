@@ -5,6 +5,7 @@
 use crate::engine::due::Due;
 use crate::engine::{Engine, link};
 use crate::evict::evictor::Evictor;
+use crate::evict::store_share::share_of_others;
 use crate::evict::swapoff::Swapoff;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::sys;
@@ -131,7 +132,7 @@ impl Tiers {
             rest_ns: [0; DEVICES_MAX],
             demotion: Demotion::new(),
             swapoff: Swapoff::new(),
-            store_share: StoreShare::default(),
+            store_share: share_of_others(engine),
             share_due: Due::at_once(),
             clusters_due: Due::at_once(),
             file_pages_seen: 0,
@@ -155,7 +156,17 @@ impl Evictor {
 
     /// Whether write-back goes to the store now, as long as it takes pages, whatever its turn.
     pub(crate) fn writes_to_store_alone(&self) -> bool {
-        !self.shortage.desperate && !self.shortage.stuck && self.tiers.turns.store_is_first(self.available())
+        let available = self.available();
+        !self.shortage.desperate
+            && !self.shortage.stuck
+            && self.tiers.turns.store_is_first(available)
+            && !self.passes_store_by(available)
+    }
+
+    /// Whether pages go to a device below the store although the store comes first: it has no share
+    /// of this process's memory.
+    fn passes_store_by(&self, available: DeviceMask) -> bool {
+        self.tiers.store_share.is_none() && !self.below_store(available).is_empty()
     }
 
     /// Writes up to `most` of the oldest berths back, to the device whose turn it is.
@@ -172,6 +183,9 @@ impl Evictor {
             let shared = self.tiers.turns.shared(available);
             let next = match shared {
                 devices if self.shortage.desperate && !devices.is_empty() => Some(Choice::Shared(devices)),
+                _ if self.passes_store_by(available) => {
+                    Some(Choice::Shared(self.tiers.turns.shared(self.below_store(available))))
+                }
                 _ => self.tiers.turns.next(available),
             };
             let tier = match next {

@@ -25,9 +25,9 @@ use super::workingset::Ages;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The shares that the store may take, in percent of the memory of its process, in compressed
-/// bytes. The first holds unless the refaults say otherwise; the last is little more than a way
-/// through. With the holes that packing leaves (an eighth) the first is just below half.
-pub const SHARES: [u64; 5] = [44, 33, 22, 11, 4];
+/// bytes. The first holds unless the refaults say otherwise; with the last, pages go straight to
+/// the device below. With the holes that packing leaves (an eighth) the first is just below half.
+pub const SHARES: [u64; 6] = [44, 33, 22, 11, 4, 0];
 
 /// Distances are told apart by this part of the process's memory, up to four times that memory.
 const PART: u64 = 64;
@@ -126,6 +126,8 @@ impl Costs {
     /// The further cost of a page: to be compressed when it leaves; to be compressed, expanded
     /// again and written.
     const LEAVING_NS: (u64, u64) = (5_000, 10_000);
+    /// Of the latter, what is spared where pages do not go by way of the store.
+    const BY_WAY_OF_STORE_NS: u64 = 7_000;
 
     /// Adds a fault that has brought this many pages in this time. Cost: two atomic additions.
     pub fn add(&self, source: Source, nanoseconds: u64, pages: u64) {
@@ -154,6 +156,8 @@ pub struct Store {
     pub stored: u64,
     /// Pages of memory that the stored pages take, compressed.
     pub taken: u64,
+    /// Pages of memory that the store has, with its holes and its reserve.
+    pub used: u64,
 }
 
 /// The share of the store. Default: the most that it may take. A fork may lose it without harm.
@@ -168,6 +172,18 @@ impl StoreShare {
     /// Returns the share that the store may take, in percent of the process's memory.
     pub fn percent(self) -> u64 {
         SHARES[self.step]
+    }
+
+    /// The share next to this part of the memory, in percent: what others of the group have found
+    /// best.
+    pub fn near(percent: u64) -> Self {
+        let step = (0..SHARES.len()).min_by_key(|&step| SHARES[step].abs_diff(percent)).unwrap_or(0);
+        StoreShare { step, then: Ages::default() }
+    }
+
+    /// Whether there is no share: pages do not go by way of the store.
+    pub fn is_none(self) -> bool {
+        self.percent() == 0
     }
 
     /// Whether the share is the most that it may be. Then only the group's share counts.
@@ -207,17 +223,27 @@ impl StoreShare {
         store: Store,
     ) -> [u128; SHARES.len()] {
         let width = (store.memory / PART).max(1);
-        let taken_by = |step: usize| store.memory * SHARES[step] / 100;
+        let part =
+            |of: u64, part: u64, whole: u64| (u128::from(of) * u128::from(part) / u128::from(whole)) as u64;
+        // The memory that a share takes is more than the compressed bytes, by the store's holes.
+        let taken_by = |step: usize| {
+            let compressed = store.memory * SHARES[step] / 100;
+            if store.taken == 0 {
+                compressed
+            } else {
+                part(compressed, store.used.max(store.taken), store.taken)
+            }
+        };
         // The pages that a page of the store holds: three if the store is empty.
-        let held_by = |pages: u64| match store.taken {
-            0 => 3 * pages,
-            taken => (u128::from(pages) * u128::from(store.stored) / u128::from(taken)) as u64,
+        let held_by = |pages: u64| {
+            if store.taken == 0 { 3 * pages } else { part(pages, store.stored, store.used.max(store.taken)) }
         };
         core::array::from_fn(|step| {
             let (now, then) = (taken_by(self.step), taken_by(step));
             // Memory that the program would have more than now, or less.
             let (more, less) = (now.saturating_sub(then), then.saturating_sub(now));
             let reach = (more + held_by(then)).saturating_sub(less);
+            let below_ns = if then == 0 { below_ns - Costs::BY_WAY_OF_STORE_NS } else { below_ns };
             let buckets = distances.buckets.iter().enumerate();
             buckets.fold(0, |cost, (bucket, count)| {
                 let (distance, count) = (bucket as u64 * width + width / 2, u128::from(count.load(Relaxed)));

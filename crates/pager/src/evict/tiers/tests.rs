@@ -1,9 +1,12 @@
 use super::*;
 use crate::engine::Engine;
 use crate::staging::candidates::Candidates;
+use crate::test_memory::decide;
 use crate::test_memory::ring_turn;
 use crate::test_memory::{attach_file, fill, map, moving_engine};
 use crate::units::{BlockAddr, PIECE, PageAddr, PieceAddr};
+use folioswap_group::counters::Gauge;
+use folioswap_group::devices::{DeviceContents, DeviceIo, DeviceKind};
 use folioswap_policy::page::PageState;
 use std::os::fd::OwnedFd;
 use std::vec::Vec;
@@ -74,4 +77,64 @@ fn a_device_with_room_takes_it_whole_and_one_without_any_has_split_nothing() {
     assert_eq!(write(&mut evictor), Err(Stuck::WantClusters));
     assert_eq!(fallbacks(&evictor)[4], 1);
     assert_eq!(evictor.engine.to_write().0, 11);
+}
+
+/// The same with a compressed store above the file.
+fn scene_with_store() -> Option<(Evictor, usize, OwnedFd)> {
+    let (evictor, start, file) = scene(|_| true)?;
+    let engine = evictor.engine;
+    for (number, kind, clusters) in [(0, DeviceKind::File, 4), (1, DeviceKind::Zram, 0)] {
+        decide(engine).device(number).describe(DeviceDescription {
+            kind,
+            priority: number as i32,
+            io: DeviceIo::Asynchronous,
+            first_cluster: 0,
+            clusters,
+            contents: DeviceContents::Plain,
+        });
+    }
+    engine.space.reserve_frames().ok()?;
+    Some((Evictor { tiers: Tiers::new(engine), ..evictor }, start, file))
+}
+
+#[test]
+fn pages_pass_a_store_by_that_has_no_share() {
+    for (percent, goes_to_file) in [(44, false), (4, false), (0, true)] {
+        let Some((mut evictor, start, _file)) = scene_with_store() else { return };
+        evictor.tiers.store_share = StoreShare::near(percent);
+        assert_eq!(evictor.writes_to_store_alone(), !goes_to_file, "{percent}");
+        let written = evictor.write_back(RUN_BERTHS).expect("room");
+        assert_eq!(written.pages, PIECE_PAGES as u64);
+        let block = evictor.engine.table.block(BlockAddr::containing(start)).unwrap();
+        let is_on_file = |page| match block.word(PageAddr::containing(start).index().plus(page)).state() {
+            PageState::Stored(entry) => evictor.engine.space.is_on_file(entry),
+            state => panic!("{percent}: {state:?}"),
+        };
+        assert!((0..PIECE_PAGES).all(|page| is_on_file(page) == goes_to_file), "{percent}");
+    }
+}
+
+#[test]
+fn a_store_that_passed_pages_by_takes_them_where_the_file_is_full() {
+    let Some((mut evictor, _, _file)) = scene_with_store() else { return };
+    evictor.tiers.store_share = StoreShare::near(0);
+    let (files, devices) = (evictor.engine.space.file_space(), DeviceMask::only(FILE));
+    while files.allocate(1, devices).is_some() {}
+    decide(evictor.engine).device(0).mark_full();
+    assert!(evictor.writes_to_store_alone());
+    assert_eq!(evictor.write_back(RUN_BERTHS).expect("room").pages, PIECE_PAGES as u64);
+    assert!(evictor.engine.space.store_bytes() > 0);
+}
+
+#[test]
+fn a_process_begins_with_the_share_of_others() {
+    let Some((evictor, ..)) = scene_with_store() else { return };
+    let engine = evictor.engine;
+    assert_eq!(share_of_others(engine), StoreShare::default(), "nobody has judged one");
+    assert_eq!(decide(engine).assign(engine.segment(), std::process::id()), Some(0));
+    engine.figures().set(Gauge::Resident, 100 << 20);
+    for (pool, percent) in [(1, 0), (12 << 20, 11), (40 << 20, 44)] {
+        engine.figures().set(Gauge::MaxPool, pool);
+        assert_eq!(share_of_others(engine).percent(), percent);
+    }
 }

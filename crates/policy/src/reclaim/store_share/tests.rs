@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 const MEMORY: u64 = 64_000;
 /// A store of the largest share, full of pages that compress to a third.
-const STORE: Store = Store { memory: MEMORY, stored: 84_480, taken: 28_160 };
+const STORE: Store = Store { memory: MEMORY, stored: 84_480, taken: 28_160, used: 28_160 };
 
 /// No page was activated.
 const EVICTIONS: Ages = Ages { age: 0, evictions: 0 };
@@ -49,7 +49,7 @@ fn a_loop_that_fits_into_the_largest_store_leaves_it_as_it_is() {
     let mut share = StoreShare::default();
     assert_eq!(shares(&mut share, &disk(), &[(120, 9000)]), [44; 6]);
     // A share that has shrunk grows again.
-    let mut share = StoreShare { step: 4, ..StoreShare::default() };
+    let mut share = StoreShare::near(4);
     assert_eq!(shares(&mut share, &disk(), &[(80, 9000)])[..4], [11, 22, 33, 33]);
 }
 
@@ -111,11 +111,53 @@ fn whatever_comes_back_it_goes_by_single_steps() {
         (0..all).for_each(|_| distances.add(next(around)));
         let before = share.step;
         ages = Ages { age: ages.age + next(9000), evictions: ages.evictions + next(5000) };
-        share.judge(&distances, &costs, Store { memory, stored: next(1 << 18), taken: next(1 << 16) }, ages);
+        share.judge(
+            &distances,
+            &costs,
+            Store { memory, stored: next(1 << 18), taken: next(1 << 16), used: next(1 << 16) },
+            ages,
+        );
         assert!(share.step.abs_diff(before) <= 1);
         seen[share.step] = true;
     }
     assert_eq!(seen, [true; SHARES.len()], "all are within reach");
+}
+
+#[test]
+fn nothing_is_kept_by_the_way_where_each_page_of_memory_spares_reads() {
+    // Each refault would have stayed with a little more memory, more than the last share gives.
+    let (distances, mut share) = (Distances::default(), StoreShare::near(4));
+    distances.clear(MEMORY, EVICTIONS);
+    refaults(&distances, &[(1, 9000)]);
+    share.judge(&distances, &disk(), STORE, EVICTIONS);
+    assert!(share.is_none());
+    // It begins again where pages come back that a store would have held.
+    let empty = Store { stored: 0, taken: 0, used: 0, ..STORE };
+    refaults(&distances, &[(9, 9000)]);
+    share.judge(&distances, &disk(), empty, EVICTIONS);
+    assert_eq!(share.percent(), 4);
+}
+
+#[test]
+fn holes_make_the_store_dearer() {
+    // As much memory for a third of what the store takes: each page of it holds one.
+    let with_holes = Store { used: 3 * STORE.taken, ..STORE };
+    let after = |store: Store| {
+        let (distances, mut share) = (Distances::default(), StoreShare::default());
+        distances.clear(MEMORY, EVICTIONS);
+        refaults(&distances, &[(20, 4000), (100, 2000)]);
+        share.judge(&distances, &disk(), store, EVICTIONS);
+        share.percent()
+    };
+    assert_eq!((after(STORE), after(with_holes)), (44, 33));
+}
+
+#[test]
+fn a_share_is_taken_over_from_others() {
+    for (percent, expected) in [(0, 0), (1, 0), (3, 4), (12, 11), (40, 44), (100, 44)] {
+        assert_eq!(StoreShare::near(percent).percent(), expected, "{percent}");
+    }
+    assert!(StoreShare::near(44).is_most());
 }
 
 /// The part of all pages that is used next, for a random number and the number of the touch.
@@ -156,7 +198,12 @@ fn run(step: Option<usize>, law: Law, pages: usize) -> u64 {
         used[page] = now;
         order.push_back(page);
         if touch % 500 == 0 && step.is_none() {
-            share.judge(&distances, &costs, Store { memory: TOTAL, stored: 3 * taken, taken }, EVICTIONS);
+            share.judge(
+                &distances,
+                &costs,
+                Store { memory: TOTAL, stored: 3 * taken, taken, used: taken },
+                EVICTIONS,
+            );
         }
     }
     nanoseconds
