@@ -6,5 +6,8 @@ fn main() {
     // Every symbol is bound at load time, because the pager threads must never enter the dynamic
     // linker.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now,-z,relro");
+    // Its own calls of the functions that it interposes reach them whatever the program defines: a
+    // program's own `mmap` may call `syscall`, which is ours.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libfolioswap_agent.so");
 }

@@ -7,7 +7,11 @@ use folioswap_acceptance::programs::c_program;
 use std::time::Duration;
 
 fn case(name: &str) {
-    let program = c_program("kernel_words", "", &[]);
+    case_of("kernel_words", name, &[]);
+}
+
+fn case_of(program: &str, name: &str, flags: &[&str]) {
+    let program = c_program(program, "", flags);
     let job = Job::new([program.as_os_str(), name.as_ref(), "96".as_ref()]).timeout(Duration::from_secs(120));
     let outcome = job.within(40 * MIB);
     job::report(name, &outcome);
@@ -48,4 +52,10 @@ fn a_lock_by_number_that_passes_on_priority_is_handed_over() {
 #[test]
 fn the_word_of_a_clone_by_number_is_cleared_when_it_ends() {
     case("cleared-by-number");
+}
+
+/// A program's own functions that are made of `syscall` do not come back to themselves.
+#[test]
+fn functions_of_the_program_may_call_by_number() {
+    case_of("own_mmap", "own", &["-rdynamic"]);
 }

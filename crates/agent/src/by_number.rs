@@ -47,6 +47,11 @@ unsafe extern "C" fn served(
             raw::__NR_mremap => {
                 remapping::mremap(start, second, third, fourth as i32, fifth as *mut c_void) as c_long
             }
+            raw::__NR_set_tid_address => {
+                keep_cleared_word(first);
+                sys::syscall(raw::__NR_set_tid_address, [first, 0, 0, 0, 0, 0])
+                    .map_or_else(|errno| failed(errno.raw_os_error()), |thread| thread as c_long)
+            }
             // The entry recognises no other.
             _ => match sys::syscall(number as u32, [first, second, third, fourth, fifth, sixth]) {
                 Ok(result) => result as c_long,
@@ -61,11 +66,20 @@ extern "C" fn failed(errno: i32) -> c_long {
     libc::failed(errno).into()
 }
 
-/// What comes before a `clone`, which the entry then makes itself.
+/// What comes before a `clone`, which the entry then makes itself: it is called with the number and
+/// the arguments of that. The child's word is the fourth on x86-64, the fifth elsewhere.
 ///
 /// # Safety
 /// As clone; only the flags and the child's word are looked at.
-unsafe extern "C" fn before_clone(flags: usize, child_word: usize) {
+unsafe extern "C" fn before_clone(
+    _number: c_long,
+    flags: usize,
+    _stack: usize,
+    _parent_word: usize,
+    fourth: usize,
+    fifth: usize,
+) {
+    let child_word = if cfg!(target_arch = "x86_64") { fourth } else { fifth };
     if flags as u32 & raw::CLONE_CHILD_CLEARTID != 0 {
         keep_cleared_word(child_word);
     }

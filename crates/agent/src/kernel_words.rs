@@ -111,13 +111,18 @@ pub(crate) unsafe fn futex(arguments: [usize; 6]) -> Result<usize, i32> {
     };
     if passes_priority {
         keep_inheriting_word(written);
+        if command == raw::FUTEX_WAIT_REQUEUE_PI {
+            bring_in(written);
+        }
     }
     let mut tries = 0;
     loop {
-        // A call that ends with EFAULT has done nothing.
+        // What ends with EFAULT before it sleeps has done nothing; afterwards the word is resident.
+        // A wait that was requeued is over, and must not begin again.
         let result = ask();
         tries += 1;
-        if result != Err(EFAULT as i32) || tries == TRIES || !bring_in(written) {
+        let may_repeat = command != raw::FUTEX_WAIT_REQUEUE_PI && tries < TRIES;
+        if result != Err(EFAULT as i32) || !may_repeat || !bring_in(written) {
             return result;
         }
     }
@@ -137,12 +142,19 @@ fn keep_inheriting_word(word: usize) {
     /// that is unmapped and mapped again may be held for kept; its calls fail with EFAULT then,
     /// and bring it in.
     static KEPT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
+    /// The most pages that are kept so: nothing tells when such a word is used no more.
+    const PAGES_MAX: usize = 4096;
+    static PAGES: AtomicUsize = AtomicUsize::new(0);
     let page = word & !0xfff;
-    let entry = &KEPT[(page >> 12) % ENTRIES];
+    // Locks lie at equal distances: all bits of the address choose.
+    let entry = &KEPT[(page >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 6)];
+    // A child that shares our memory has no pager that would keep it.
     if entry.load(Relaxed) != page
-        && let Some(engine) = engine()
+        && PAGES.load(Relaxed) < PAGES_MAX
+        && let Some(engine) = engine().filter(|engine| engine.is_ours())
     {
         engine.keep_resident_from_now(page, page.saturating_add(4096));
         entry.store(page, Relaxed);
+        PAGES.fetch_add(1, Relaxed);
     }
 }

@@ -53,6 +53,27 @@ fn the_agent_takes_no_function_of_the_program_that_the_pager_could_call() {
     assert_eq!(shown, None, "nor may the program get ours");
 }
 
+/// Its own calls of what it interposes must not reach a program's function of the same name, which
+/// may call the agent.
+#[test]
+fn the_agent_calls_its_own_functions() {
+    let agent = env!("FOLIOSWAP_AGENT_FILE");
+    let text = |command: &str, arguments: &[&str]| {
+        let output = Command::new(command).args(arguments).arg(agent).output().expect("binutils");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let defined = text("nm", &["-D", "--defined-only"]);
+    let defined: BTreeSet<&str> =
+        defined.lines().filter_map(|line| line.rsplit(' ').next()?.split('@').next()).collect();
+    assert!(["mmap", "ioctl", "syscall"].iter().all(|name| defined.contains(name)), "{defined:?}");
+    let relocations = text("readelf", &["-rW"]);
+    let named = relocations.lines().filter_map(|line| line.split_whitespace().nth(4));
+    let by_name: Vec<_> =
+        named.filter(|name| defined.contains(name.split('@').next().unwrap_or(name))).collect();
+    assert_eq!(by_name, Vec::<&str>::new());
+}
+
 const LENGTH: usize = 3000;
 
 fn numbers() -> Vec<u8> {

@@ -32,6 +32,8 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "b.eq 2f",
         "cmp x0, #{mremap}",
         "b.eq 2f",
+        "cmp x0, #{set_tid_address}",
+        "b.eq 2f",
         // A child of this call may be on another stack, and uses none of it here.
         "1:",
         "mov x8, x0",
@@ -47,7 +49,7 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "ret",
         "2:",
         "b {served}",
-        // clone(flags, stack, parent_word, tls, child_word)
+        // The arguments are where they must be for this call too.
         "3:",
         "stp x29, x30, [sp, #-64]!",
         ".cfi_def_cfa_offset 64",
@@ -57,8 +59,6 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         "stp x0, x1, [sp, #16]",
         "stp x2, x3, [sp, #32]",
         "stp x4, x5, [sp, #48]",
-        "mov x0, x1",
-        "mov x1, x5",
         "bl {before_clone}",
         "ldp x4, x5, [sp, #48]",
         "ldp x2, x3, [sp, #32]",
@@ -80,6 +80,7 @@ pub unsafe extern "C" fn syscall(number: c_long) -> c_long {
         mmap = const raw::__NR_mmap,
         mprotect = const raw::__NR_mprotect,
         mremap = const raw::__NR_mremap,
+        set_tid_address = const raw::__NR_set_tid_address,
         served = sym served,
         before_clone = sym before_clone,
         failed = sym failed,

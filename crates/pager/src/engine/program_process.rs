@@ -65,7 +65,7 @@ pub struct WatchedExec {
 
 impl Engine {
     /// Whether this copy of the engine belongs to the calling process.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         self.program_process.number.load(Acquire) == sys::getpid()
     }
 
