@@ -239,7 +239,8 @@ impl Handler {
                 engine.ask_for_vigil(cpu);
             }
             let company = match alone_on {
-                Some(_) if !engine.others_are_active() => Company::None,
+                // With one CPU the evictor, or whoever serves the device, waits for this one.
+                Some(_) if self.placement.has_two_cpus() && !engine.others_are_active() => Company::None,
                 _ => Company::Some,
             };
             if self.is_being_read(&fault, company) {
@@ -253,7 +254,9 @@ impl Handler {
                 break;
             }
         }
-        self.holds = if read > 0 && self.all_wait_for_reads() { Holds::UntilRead } else { Holds::Nothing };
+        let others_ended = self.reads.others_ended();
+        let wait_on = read > 0 && self.all_wait_for_reads() && !others_ended;
+        self.holds = if wait_on { Holds::UntilRead } else { Holds::Nothing };
         if !engine.fork.is_thawed() {
             self.reads.forget_all();
             self.holds = Holds::Nothing;

@@ -116,6 +116,8 @@ pub(crate) struct Reads {
     last_thread: u32,
     /// Faults left until the threads that fault count as one.
     several: u32,
+    /// Reads of other faults have ended while one was polled for.
+    others_ended: bool,
 }
 
 impl Reads {
@@ -127,7 +129,7 @@ impl Reads {
             place += 1;
         }
         let readahead = SwapinReadahead::new();
-        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0 }
+        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0, others_ended: false }
     }
 
     /// Notes that a thread faults.
@@ -264,14 +266,27 @@ impl Reads {
             return false;
         }
         let begun_ns = self.readings[index].began_ns;
+        let others_there = self.there_but_for(index);
         while self.readings[index].state == State::UnderWay {
             if sys::now_ns().saturating_sub(begun_ns) >= POLL_NS {
                 return true;
             }
             core::hint::spin_loop();
             self.collect();
+            self.others_ended |= self.there_but_for(index) > others_there;
         }
         false
+    }
+
+    /// How many reads for faults have ended and were not taken yet, without this one.
+    fn there_but_for(&self, index: usize) -> usize {
+        let others = self.readings[..READS].iter().enumerate().filter(|(other, _)| *other != index);
+        others.filter(|(_, reading)| matches!(reading.state, State::There | State::Failed)).count()
+    }
+
+    /// Whether reads of other faults have ended since the last call, while one was polled for.
+    pub(crate) fn others_ended(&mut self) -> bool {
+        core::mem::take(&mut self.others_ended)
     }
 
     /// A free buffer for the read of a fault.
@@ -302,12 +317,12 @@ impl Reads {
         }
         let Means::Ring(ring, room) = &mut self.means else { return false };
         let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
+        let began_ns = sys::now_ns();
         // SAFETY: the buffers are mapped for ever, and nobody uses this reading's part of them
         // before its state says `There`.
         let begun =
             unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
         if begun {
-            let began_ns = sys::now_ns();
             let (state, first, purpose) = (State::UnderWay, first.raw(), self.readings[index].purpose);
             self.readings[index] =
                 Reading { purpose, state, first, count, wanted, began_ns, awaited_ns: 0, stale_copies };
