@@ -69,7 +69,7 @@ const FRAMES_LOW: u32 = 8;
 /// unused slot costs 0.08 byte.
 const ZRAM_SLOTS: u64 = 32 << 20;
 /// Memory of emptied spans that the store keeps for reuse, bytes.
-const EMPTY_RESERVE: u64 = 1 << 20;
+pub const EMPTY_RESERVE: u64 = 1 << 20;
 
 /// The destination of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

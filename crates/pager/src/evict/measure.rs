@@ -85,6 +85,7 @@ impl Evictor {
         engine.pass_epoch(&mut self.survey.epoch_due, now);
         if slow {
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());
+            self.publish_own_share();
             if engine.embedded.is_on() {
                 self.publish_managed();
             }

@@ -17,6 +17,7 @@ use folioswap_group::counters::Gauge;
 use folioswap_group::decisions::Scope;
 use folioswap_policy::reclaim::store_share::{SHARES, Store, StoreShare};
 use folioswap_slots::DeviceMask;
+use folioswap_space::space::EMPTY_RESERVE;
 
 /// The least time between two judgements: pages that are demoted for one are gone by then.
 const JUDGED_NS: u64 = 100_000_000;
@@ -66,10 +67,10 @@ impl Evictor {
         }
         let (engine, page) = (self.engine, PAGE as u64);
         let (memory, taken) = (self.survey.size.anonymous / page, own.compr_data_size / page);
-        let store = Store { memory, stored: own.objects, taken, used: own.mem_used_total / page };
+        let used = own.mem_used_total.saturating_sub(EMPTY_RESERVE) / page;
+        let store = Store { memory, stored: own.objects, taken, used };
         self.tiers.store_share.judge(&engine.distances, &engine.costs, store, engine.workingset.ages());
-        // Zero says that nothing is known yet.
-        engine.figures().set(Gauge::MaxPool, self.own_share_bytes().max(1));
+        self.publish_own_share();
         self.note_devices_below_store();
     }
 
@@ -95,6 +96,14 @@ impl Evictor {
             return 0;
         }
         part_of(own.objects, own.compr_data_size.saturating_sub(self.own_share_bytes()), own.compr_data_size)
+    }
+
+    /// Publishes the most that the store may take, once that was judged; zero says that nothing is
+    /// known yet.
+    pub(crate) fn publish_own_share(&self) {
+        if self.engine.distances.are_counted() {
+            self.engine.figures().set(Gauge::MaxPool, self.own_share_bytes().max(1));
+        }
     }
 
     fn own_share_bytes(&self) -> u64 {

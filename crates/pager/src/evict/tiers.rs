@@ -166,7 +166,9 @@ impl Evictor {
     /// Whether pages go to a device below the store although the store comes first: it has no share
     /// of this process's memory.
     fn passes_store_by(&self, available: DeviceMask) -> bool {
-        self.tiers.store_share.is_none() && !self.below_store(available).is_empty()
+        self.tiers.store_share.is_none()
+            && self.tiers.turns.store_is_first(available)
+            && !self.below_store(available).is_empty()
     }
 
     /// Writes up to `most` of the oldest berths back, to the device whose turn it is.

@@ -35,6 +35,8 @@ const BUCKETS: usize = 4 * PART as usize + 1;
 /// A judgement takes this many refaults, and this part of the pages of the process's memory.
 const REFAULTS_MIN: u64 = 1024;
 const REFAULTS_PART: u64 = 32;
+/// A store that takes less than this part of the memory counts as empty.
+const EMPTY_PART: u64 = 64;
 /// A share is left for another that costs less than this part of it, in percent.
 const BETTER_PERCENT: u128 = 75;
 
@@ -156,7 +158,7 @@ pub struct Store {
     pub stored: u64,
     /// Pages of memory that the stored pages take, compressed.
     pub taken: u64,
-    /// Pages of memory that the store has, with its holes and its reserve.
+    /// Pages of memory that the store has, with its holes.
     pub used: u64,
 }
 
@@ -223,20 +225,19 @@ impl StoreShare {
         store: Store,
     ) -> [u128; SHARES.len()] {
         let width = (store.memory / PART).max(1);
+        // What little is stored says nothing of how much a page of memory holds, and its holes are
+        // no measure.
+        let is_empty = store.taken == 0 || store.taken < store.memory / EMPTY_PART;
         let part =
             |of: u64, part: u64, whole: u64| (u128::from(of) * u128::from(part) / u128::from(whole)) as u64;
         // The memory that a share takes is more than the compressed bytes, by the store's holes.
         let taken_by = |step: usize| {
             let compressed = store.memory * SHARES[step] / 100;
-            if store.taken == 0 {
-                compressed
-            } else {
-                part(compressed, store.used.max(store.taken), store.taken)
-            }
+            if is_empty { compressed } else { part(compressed, store.used.max(store.taken), store.taken) }
         };
         // The pages that a page of the store holds: three if the store is empty.
         let held_by = |pages: u64| {
-            if store.taken == 0 { 3 * pages } else { part(pages, store.stored, store.used.max(store.taken)) }
+            if is_empty { 3 * pages } else { part(pages, store.stored, store.used.max(store.taken)) }
         };
         core::array::from_fn(|step| {
             let (now, then) = (taken_by(self.step), taken_by(step));
