@@ -143,11 +143,6 @@ impl HandlerPlacement {
         (self.bound_to != NO_CPU && comes_again && self.is_alone(thread)).then_some(self.bound_to)
     }
 
-    /// Whether the handler may run on two CPUs.
-    pub(crate) fn has_two_cpus(&self) -> bool {
-        self.places.count() == 2
-    }
-
     /// Whether no other thread of the program runs, so that the vigil keeps the other CPU awake.
     fn is_alone(&self, thread: u32) -> bool {
         self.company.as_ref().is_some_and(|company| company.is_absent(thread))

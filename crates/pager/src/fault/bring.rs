@@ -105,7 +105,6 @@ impl Handler {
         let engine = self.engine;
         let began_ns = engine.distances.are_counted().then(sys::now_ns);
         self.swapin.waited_ns = 0;
-        self.swapin.bring_began_ns = began_ns.unwrap_or(self.swapin.round_began_ns);
         let mut claimed = ClaimedPiece::claim(block, address, readahead.pages);
         if claimed.from[claimed.touched].is_none() {
             // The evictor changed this word first: look at it again.
@@ -315,11 +314,10 @@ impl Handler {
             if is_whole {
                 // Only the wait in earlier rounds is added; the present round is counted as a
                 // whole.
-                let waited_until =
-                    |until: u64| taken.waited_since_ns.map_or(0, |since| until.saturating_sub(since));
-                let in_earlier_rounds = waited_until(self.swapin.round_began_ns);
-                self.engine.figures().add(Counter::FaultNanoseconds, in_earlier_rounds);
-                self.swapin.waited_ns += waited_until(self.swapin.bring_began_ns);
+                let waited_ns =
+                    taken.waited_since_ns.map_or(0, |since| self.swapin.round_began_ns.saturating_sub(since));
+                self.engine.figures().add(Counter::FaultNanoseconds, waited_ns);
+                self.swapin.waited_ns += waited_ns;
                 return (run, taken.purpose);
             }
         }

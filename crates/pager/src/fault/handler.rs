@@ -14,7 +14,7 @@ use crate::fault::buffers::Buffers;
 use crate::fault::frozen::Whose;
 use crate::fault::queue::{Attempt, Fault, FaultQueue, Overflow};
 use crate::fault::raw_children::RawChildren;
-use crate::fault::reads::{Company, Reads};
+use crate::fault::reads::Reads;
 use crate::fault::swap_in::Ceiling;
 use crate::fault::unmapped::Unmapped;
 use crate::kernel::thread::{self, Place};
@@ -80,9 +80,7 @@ pub(crate) struct Handler {
 /// State of the swap-in that is under way, and of the round that it is in.
 pub(crate) struct SwapinState {
     pub(crate) round_began_ns: u64,
-    /// When the swap-in that is under way began.
-    pub(crate) bring_began_ns: u64,
-    /// How long its fault had waited for a read by then.
+    /// How long the faults of this round have waited for a read in earlier rounds.
     pub(crate) waited_ns: u64,
     pub(crate) refaults: Refaults,
     /// Other faults that were served in the middle of the window that is being brought.
@@ -189,7 +187,6 @@ impl Handler {
             reads: Reads::new(),
             swapin: SwapinState {
                 round_began_ns: 0,
-                bring_began_ns: 0,
                 waited_ns: 0,
                 refaults: Refaults::default(),
                 interruptions: Interruptions::Few(0),
@@ -230,23 +227,16 @@ impl Handler {
         while self.queue.len() > read && engine.fork.is_thawed() {
             let fault = self.take_fault();
             let may_wait = engine.is_at_limit() && self.needs_memory(&fault);
-            let told = &engine.threads.faulting_cpu;
-            let alone_on = self
-                .placement
-                .follow(fault.thread, told, begun)
-                .filter(|_| !self.reads.several_threads_fault());
-            if let Some(cpu) = alone_on {
-                engine.ask_for_vigil(cpu);
-            }
-            let company = match alone_on {
-                // With one CPU the evictor, or whoever serves the device, waits for this one.
-                Some(_) if self.placement.has_two_cpus() && !engine.others_are_active() => Company::None,
-                _ => Company::Some,
-            };
-            if self.is_being_read(&fault, company) {
+            if self.is_being_read(&fault) {
                 self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 read += 1;
             } else if !may_wait || !self.wait_for_memory(fault.thread) {
+                let told = &engine.threads.faulting_cpu;
+                if let Some(cpu) = self.placement.follow(fault.thread, told, begun)
+                    && !self.reads.several_threads_fault()
+                {
+                    engine.ask_for_vigil(cpu);
+                }
                 self.serve_in_round(fault);
                 served += 1;
             } else {
@@ -254,9 +244,7 @@ impl Handler {
                 break;
             }
         }
-        let others_ended = self.reads.others_ended();
-        let wait_on = read > 0 && self.all_wait_for_reads() && !others_ended;
-        self.holds = if wait_on { Holds::UntilRead } else { Holds::Nothing };
+        self.holds = if read > 0 && self.all_wait_for_reads() { Holds::UntilRead } else { Holds::Nothing };
         if !engine.fork.is_thawed() {
             self.reads.forget_all();
             self.holds = Holds::Nothing;
@@ -331,7 +319,7 @@ impl Handler {
     }
 
     /// Whether a fork is under way.
-    pub(crate) fn fork_waits(&self) -> bool {
+    fn fork_waits(&self) -> bool {
         self.engine.fork.is_preparing() || !self.engine.fork.is_thawed()
     }
 
@@ -356,7 +344,7 @@ impl Handler {
                 return false;
             }
             let fault = self.take_fault_at(position);
-            if self.is_being_read(&fault, Company::Some) {
+            if self.is_being_read(&fault) {
                 self.queue_fault(Fault { attempt: Attempt::AfterRead, ..fault });
                 return false;
             }

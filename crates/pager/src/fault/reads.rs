@@ -6,9 +6,6 @@
 //! are there the fault is served as always (`bring.rs`), and finds the bytes here instead of asking
 //! the device.
 //!
-//! Where one thread faults again and again, and nobody else wants a CPU, the handler polls for the
-//! end of its read: it would sleep, its CPU would halt, and both would take time to come back.
-//!
 //! The pages that are read ahead around a fault (`read_around.rs`) stand in such buffers too,
 //! without a fault: the other pages of a read stay when one is taken, and the oldest read makes
 //! space for a new one.
@@ -52,10 +49,6 @@ const RING_READS: usize = (READS + AHEAD).next_power_of_two();
 /// Faults of one thread in a row after which it counts as alone.
 const ALONE_FAULTS: u32 = 64;
 
-/// How long a handler polls for the end of a read. A fast device takes less; behind one that takes
-/// more the handler sleeps.
-const POLL_NS: u64 = 150_000;
-
 /// How long the pages of a read are kept if its buffer is needed.
 const WANTED_NS: u64 = 50_000_000;
 
@@ -64,15 +57,6 @@ const WANTED_NS: u64 = 50_000_000;
 struct ReadBuffers {
     for_faults: [[Page; PIECE_PAGES]; READS],
     ahead: [[Page; AHEAD_PAGES]; AHEAD],
-}
-
-/// Who else wants the CPU while a fault waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
-    /// The thread faults again and again, and nobody else of the group runs.
-    None,
-    /// Others do, or it is not known.
-    Some,
 }
 
 /// The memory of a handler's reads.
@@ -116,8 +100,6 @@ pub(crate) struct Reads {
     last_thread: u32,
     /// Faults left until the threads that fault count as one.
     several: u32,
-    /// Reads of other faults have ended while one was polled for.
-    others_ended: bool,
 }
 
 impl Reads {
@@ -129,7 +111,7 @@ impl Reads {
             place += 1;
         }
         let readahead = SwapinReadahead::new();
-        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0, others_ended: false }
+        Reads { means: Means::Unknown, readings, readahead, last_thread: 0, several: 0 }
     }
 
     /// Notes that a thread faults.
@@ -248,59 +230,23 @@ impl Reads {
         place.is_some_and(|place| self.begin_in(engine, place, first, (count, wanted), stale_copies))
     }
 
-    /// Begins to read these slots, which were found at that count of stale copies, while other
-    /// faults are served. Returns false if there is no ring, or no free buffer.
+    /// Begins to read these slots, which were found at that count of stale copies. Returns false if
+    /// there is no ring, or no free buffer.
     fn begin(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
-        let Some(index) = self.place_for_fault() else { return false };
-        let begun = self.begin_in(engine, index, first, (count, Pages::MAX), stale_copies);
-        engine.figures().add(Counter::FileReadsOverlapped, u64::from(begun));
-        begun
-    }
-
-    /// Reads these slots, and polls for the end without sleeping: a CPU that halts meanwhile adds a
-    /// fifth to the time of a device, and waking a thread as much. Returns true if the read goes on
-    /// all the same; false too if there is no ring, or no free buffer.
-    fn read_polled(&mut self, engine: &Engine, first: FileSlot, count: usize, stale_copies: u32) -> bool {
-        let Some(index) = self.place_for_fault() else { return false };
-        if !self.begin_in(engine, index, first, (count, Pages::MAX), stale_copies) {
-            return false;
-        }
-        let begun_ns = self.readings[index].began_ns;
-        let others_there = self.there_but_for(index);
-        while self.readings[index].state == State::UnderWay {
-            if sys::now_ns().saturating_sub(begun_ns) >= POLL_NS {
-                return true;
-            }
-            core::hint::spin_loop();
-            self.collect();
-            self.others_ended |= self.there_but_for(index) > others_there;
-        }
-        false
-    }
-
-    /// How many reads for faults have ended and were not taken yet, without this one.
-    fn there_but_for(&self, index: usize) -> usize {
-        let others = self.readings[..READS].iter().enumerate().filter(|(other, _)| *other != index);
-        others.filter(|(_, reading)| matches!(reading.state, State::There | State::Failed)).count()
-    }
-
-    /// Whether reads of other faults have ended since the last call, while one was polled for.
-    pub(crate) fn others_ended(&mut self) -> bool {
-        core::mem::take(&mut self.others_ended)
-    }
-
-    /// A free buffer for the read of a fault.
-    fn place_for_fault(&mut self) -> Option<usize> {
         let for_faults = &mut self.readings[..READS];
-        let free = for_faults.iter().position(|reading| reading.state == State::Free);
-        if free.is_none() {
+        let Some(index) = for_faults.iter().position(|reading| reading.state == State::Free) else {
             // The threads that wanted the oldest reads may be gone.
             let oldest_ns = sys::now_ns().saturating_sub(WANTED_NS);
             let ended = |reading: &&mut Reading| matches!(reading.state, State::There | State::Failed);
             let old = for_faults.iter_mut().filter(ended).filter(|reading| reading.began_ns < oldest_ns);
             old.for_each(Reading::forget);
+            return false;
+        };
+        let begun = self.begin_in(engine, index, first, (count, Pages::MAX), stale_copies);
+        if begun {
+            engine.figures().add(Counter::FileReadsOverlapped, 1);
         }
-        free
+        begun
     }
 
     /// Begins to read slots into a buffer that is free, or whose pages nobody wants any more.
@@ -317,12 +263,12 @@ impl Reads {
         }
         let Means::Ring(ring, room) = &mut self.means else { return false };
         let place = NonNull::from(&mut room.pages_mut(index)[..count]).cast();
-        let began_ns = sys::now_ns();
         // SAFETY: the buffers are mapped for ever, and nobody uses this reading's part of them
         // before its state says `There`.
         let begun =
             unsafe { engine.space.begin_read(ring, first, place, count * PAGE, index as u64) }.is_ok();
         if begun {
+            let began_ns = sys::now_ns();
             let (state, first, purpose) = (State::UnderWay, first.raw(), self.readings[index].purpose);
             self.readings[index] =
                 Reading { purpose, state, first, count, wanted, began_ns, awaited_ns: 0, stale_copies };
@@ -377,9 +323,9 @@ impl Engine {
 
 impl Handler {
     /// Whether this fault must wait for its page to be read from a file. Begins the read where
-    /// several threads fault, or where one is alone, for whose page the handler polls; once, so
-    /// that nobody can keep a fault waiting by having its read forgotten again and again.
-    pub(crate) fn is_being_read(&mut self, fault: &Fault, company: Company) -> bool {
+    /// several threads fault; once, so that nobody can keep a fault waiting by having its read
+    /// forgotten again and again.
+    pub(crate) fn is_being_read(&mut self, fault: &Fault) -> bool {
         if fault.access == Access::WriteProtected
             || self.is_urgent(fault.thread)
             || self.queue.has_forgotten()
@@ -399,16 +345,12 @@ impl Handler {
         }
         match self.reads.readings.iter().find(|reading| reading.holds(first, count)) {
             Some(reading) => reading.state == State::UnderWay,
-            None if fault.attempt != Attempt::First => false,
-            None if self.reads.several_threads_fault()
-                || self.engine.space.shared_devices().is_remote(own) =>
-            {
-                self.reads.begin(self.engine, first, count, stale_copies)
+            None => {
+                fault.attempt == Attempt::First
+                    && (self.reads.several_threads_fault()
+                        || self.engine.space.shared_devices().is_remote(own))
+                    && self.reads.begin(self.engine, first, count, stale_copies)
             }
-            None if company == Company::None && !self.fork_waits() => {
-                self.reads.read_polled(self.engine, first, count, stale_copies)
-            }
-            None => false,
         }
     }
 }

@@ -112,34 +112,6 @@ fn no_more_than_there_is_room_for() {
 }
 
 #[test]
-fn what_is_polled_for_is_there_and_does_not_count_as_overlapped() {
-    let (engine, _file, mut pages) = with_file();
-    let mut reads = Reads::new();
-    let read = |reads: &mut Reads, first, count| {
-        reads.read_polled(engine, slot(first), count, engine.counts.stale_copies.load(Relaxed))
-    };
-    let goes_on = read(&mut reads, 3, 4);
-    if matches!(reads.means, Means::None) {
-        assert!(!goes_on);
-        return test_memory::skip("io_uring is not allowed");
-    }
-    // A device that takes longer than anybody polls for is waited for as always.
-    wait(&mut reads);
-    assert_eq!(reads.readings[0].state, State::There);
-    assert!(reads.take(engine, slot(3), &mut pages[..4]).is_some());
-    assert!(pages[..4].iter().zip(4..).all(|(page, byte)| page.iter().all(|&found| found == byte)));
-    assert_eq!(engine.figures().counter(Counter::FileReadsOverlapped), 0);
-    // What fails is left to who serves the fault, and no buffer means no read.
-    read(&mut reads, SLOTS - 1, 2);
-    wait(&mut reads);
-    assert_eq!(reads.readings[0].state, State::Failed);
-    (1..READS as u64).for_each(|first| assert!(begin(&mut reads, engine, first, 1)));
-    assert!(!read(&mut reads, 20, 1));
-    assert!(reads.readings.iter().all(|reading| !reading.holds(slot(20), 1)));
-    wait(&mut reads);
-}
-
-#[test]
 fn only_several_threads_are_worth_it() {
     let mut reads = Reads::new();
     (0..3).for_each(|_| reads.note_thread(7));
