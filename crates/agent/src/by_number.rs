@@ -3,6 +3,37 @@
 //! Every call but a few is made as the C library makes it, so a child that `clone` starts on a
 //! stack of its own returns there. A call by an instruction of the program's own is not seen.
 
+/// Makes the entry of these instructions, which may name the calls that are served, and our
+/// functions.
+macro_rules! entry {
+    ($($instruction:literal,)*) => {
+        /// syscall(2), the C library's function.
+        ///
+        /// # Safety
+        /// As the call with that number.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn syscall(number: core::ffi::c_long) -> core::ffi::c_long {
+            core::arch::naked_asm!(
+                $($instruction,)*
+                futex = const linux_raw_sys::general::__NR_futex,
+                clone = const linux_raw_sys::general::__NR_clone,
+                ioctl = const linux_raw_sys::general::__NR_ioctl,
+                madvise = const linux_raw_sys::general::__NR_madvise,
+                mlockall = const linux_raw_sys::general::__NR_mlockall,
+                mmap = const linux_raw_sys::general::__NR_mmap,
+                mprotect = const linux_raw_sys::general::__NR_mprotect,
+                mremap = const linux_raw_sys::general::__NR_mremap,
+                set_tid_address = const linux_raw_sys::general::__NR_set_tid_address,
+                served = sym super::served,
+                before_clone = sym super::before_clone,
+                failed = sym super::failed,
+            )
+        }
+    };
+}
+pub(crate) use entry;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
@@ -34,7 +65,7 @@ unsafe extern "C" fn served(
         match number as u32 {
             raw::__NR_futex => match futex([first, second, third, fourth, fifth, sixth]) {
                 Ok(result) => result as c_long,
-                Err(errno) => libc::failed(errno).into(),
+                Err(errno) => failed(errno),
             },
             raw::__NR_ioctl => own_userfault::ioctl(first as i32, second as u64, third).into(),
             raw::__NR_madvise => mappings::madvise(start, second, third as i32).into(),
@@ -55,7 +86,7 @@ unsafe extern "C" fn served(
             // The entry recognises no other.
             _ => match sys::syscall(number as u32, [first, second, third, fourth, fifth, sixth]) {
                 Ok(result) => result as c_long,
-                Err(errno) => libc::failed(errno.raw_os_error()).into(),
+                Err(errno) => failed(errno.raw_os_error()),
             },
         }
     }
