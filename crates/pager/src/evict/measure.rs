@@ -20,6 +20,10 @@ const STALE_BYTES: u64 = 1 << 20;
 /// at once.
 const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 
+/// The part of the limit by which the compressed store changes before its figures are published out
+/// of turn: a program that advises the kernel to page out 64 MiB fills it within 20 ms.
+const STORE_CHANGED_PART: u64 = 64;
+
 /// When the process has grown by so much more than its faults told, its mappings are looked at as
 /// if a look had found something there.
 const UNTOLD_BYTES: u64 = 1 << 20;
@@ -83,8 +87,16 @@ impl Evictor {
             }
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
-        if slow {
+        // What has no room in the store is decided by these figures: they follow it.
+        let stored = engine.space.store_bytes();
+        let store_changed =
+            stored.abs_diff(self.survey.stored_seen) >= engine.least_limit() / STORE_CHANGED_PART;
+        if slow || store_changed {
+            self.survey.stored_seen = stored;
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());
+            engine.look_at_swap_space();
+        }
+        if slow {
             self.publish_own_share();
             if engine.embedded.is_on() {
                 self.publish_managed();
@@ -104,7 +116,6 @@ impl Evictor {
             self.measure_sharing(now);
         }
         if slow {
-            engine.look_at_swap_space();
             engine.look_at_pool();
         }
         self.measure_active();
@@ -208,3 +219,6 @@ impl Evictor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ pub(crate) struct Survey {
     /// The time until which the program counts as growing.
     pub(crate) growing_until_ns: u64,
     pub(crate) slow_due: Due,
+    /// Bytes in the compressed store when its figures were published last.
+    pub(crate) stored_seen: u64,
     pub(crate) epoch_due: Due,
     /// Resident shared memory of the program, in bytes.
     pub(crate) shmem: u64,
@@ -47,6 +49,7 @@ impl Survey {
             scans_in_vain: 0,
             growing_until_ns: 0,
             slow_due: Due::at_once(),
+            stored_seen: 0,
             epoch_due: Due::at_once(),
             shmem: 0,
             shared_seen: 0,
