@@ -18,6 +18,7 @@ The output is compared with that of the run alone. A cell is one of
 
     bench/programs.py                          all programs (root; an hour on two cores with --timeout 60)
     bench/programs.py --programs lua,ruby      these
+    bench/programs.py --parts half             within a half only
     bench/programs.py --short                  a few that most machines have, small; exits with 1 unless all are right
     bench/programs.py --list                   names and titles
     bench/programs.py --json FILE              all figures
@@ -123,7 +124,8 @@ def fill(row, runner):
         return
     row |= {"need": max(alone["peak"], again["peak"]), "wall": min(alone["wall"], again["wall"]), "cells": {}}
     expected = {"wall": row["wall"], "output": alone["output"]}
-    for part, (divisor, haste) in PARTS.items():
+    for part in runner.options.parts:
+        divisor, haste = PARTS[part]
         limit = max(row["need"] // divisor // 4096 * 4096, LEAST)
         run = runner.run(place, command, limit, haste)
         word, said = verdict(run, expected)
@@ -135,15 +137,24 @@ def fill(row, runner):
     shutil.rmtree(place, ignore_errors=True)
 
 
+def parts_of(rows):
+    """The parts that any of these rows has."""
+    return [part for part in PARTS if any(part in row.get("cells", {}) for row in rows)]
+
+
 def markdown(rows):
-    lines, notes = ["| Program | Need, MiB | Alone, s | Half | Quarter |", "|---|---|---|---|---|"], {}
+    parts, notes = parts_of(rows), {}
+    lines = [f"| Program | Need, MiB | Alone, s | {' | '.join(map(str.title, parts))} |", "|---" * (3 + len(parts)) + "|"]
     for row in rows:
         if "skipped" in row:
-            lines.append(f"| {row['title']} | skipped: {row['skipped'].replace('|', '/')} | | | |")
+            lines.append(f"| {row['title']} | skipped: {row['skipped'].replace('|', '/')} | |" + " |" * len(parts))
             continue
         cells = []
-        for part in PARTS:
-            cell = row["cells"][part]
+        for part in parts:
+            cell = row["cells"].get(part)
+            if cell is None:
+                cells.append("not run")
+                continue
             needs = NEEDS.search(cell["said"])
             if needs:
                 mark = f", needs {needs.group(1) or needs.group(2)}"
@@ -158,9 +169,9 @@ def markdown(rows):
 def summary(rows):
     done = [row for row in rows if "cells" in row]
     counts = []
-    for part in PARTS:
+    for part in parts_of(rows):
         words = {}
-        for row in done:
+        for row in (row for row in done if part in row["cells"]):
             word = row["cells"][part]["verdict"]
             word, ended, _ = word.partition("; ended")
             word = word.split()[0] if word.startswith(("right", "ended", "status")) else word
@@ -178,6 +189,7 @@ def arguments():
     parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"), help="the binary")
     parser.add_argument("--option", action="append", default=[], help="a further option of `folioswap run`, as in --option=--huge=never")
     parser.add_argument("--timeout", type=float, default=120, help="seconds that a run may take, at a quarter a third of it (default %(default)s)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="of what a program needs: half, quarter (default: both)")
     parser.add_argument("--scale", type=float, help="size of the inputs, 0 to 1 (default 1; 0.5 with --short)")
     parser.add_argument("--place", default="/var/tmp", help="where files are made (default %(default)s)")
     parser.add_argument("--json", help="write all figures to this file")
@@ -187,6 +199,9 @@ def arguments():
     unknown = [name for name in options.programs if name not in PROGRAMS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; see --list")
+    options.parts = options.parts.split(",")
+    if not set(options.parts) <= set(PARTS):
+        parser.error(f"--parts takes some of {', '.join(PARTS)}")
     options.scale = options.scale or (0.5 if options.short else 1)
     return options
 
