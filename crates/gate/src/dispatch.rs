@@ -7,8 +7,9 @@
 use crate::context::{Context, R11, RAX, RCX, RIP, RSP};
 use crate::kernel::{Errno, call, set_mask};
 use crate::signals::{Action, SIGSYS_BIT, of_sigsys};
-use crate::{altstack, call as calls, delivery, entry, figures, hooks, process, rewrite, slot};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::{altstack, call as calls, delivery, entry, figures, hooks, rewrite, slot};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::{general as raw, prctl};
 
 /// The kernel's code of a SIGSYS that comes from the dispatch.
@@ -20,6 +21,14 @@ const ARCH_I386: u32 = 0x4000_0003;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SIG_IGN: u64 = 1;
 
+unsafe extern "C" {
+    /// The entry: no function, but where a call goes that is led here.
+    pub fn folioswap_gate_begin();
+}
+
+/// Whether threads are armed: 1 once the first one is.
+pub static ARMED: AtomicU32 = AtomicU32::new(0);
+
 /// Arms the gate for the calling thread, which must be the only one of the process, and for all
 /// that it will make. Costs some 140 system calls. Never undone: only exec ends it.
 ///
@@ -29,7 +38,7 @@ const SIG_IGN: u64 = 1;
 pub fn arm() -> Result<(), Errno> {
     prepare()?;
     arm_thread()?;
-    process::DISPATCH.store(1, Relaxed);
+    ARMED.store(1, Relaxed);
     Ok(())
 }
 
@@ -82,13 +91,34 @@ pub(crate) fn set_action(action: &Action) -> Result<Action, Errno> {
     unsafe { call(raw::__NR_rt_sigaction, arguments) }.map(|_| before)
 }
 
+/// The addresses from which calls are let through, where [`let_through`] has set them.
+static LET_THROUGH: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Lets calls through from all of the object that the gate is a part of, so that hooks make theirs
+/// as they like. `text` has the addresses of its code, the gate's included. Before [`arm`].
+pub fn let_through(text: Range<u64>) {
+    LET_THROUGH[0].store(text.start, Relaxed);
+    LET_THROUGH[1].store(text.end, Relaxed);
+}
+
+/// The addresses from which calls are let through: at least the gate's own.
+fn allowed() -> Range<u64> {
+    let [start, end] = LET_THROUGH.each_ref().map(|word| word.load(Relaxed));
+    if (start..end).contains(&entry::begin()) && entry::end() <= end {
+        start..end
+    } else {
+        entry::begin()..entry::end()
+    }
+}
+
 /// Turns the dispatch on in the calling thread. Threads and processes begin without it.
 pub(crate) fn arm_thread() -> Result<(), Errno> {
+    let allowed = allowed();
     let arguments = [
         prctl::PR_SET_SYSCALL_USER_DISPATCH as u64,
         prctl::PR_SYS_DISPATCH_ON as u64,
-        entry::begin(),
-        entry::end() - entry::begin(),
+        allowed.start,
+        allowed.end - allowed.start,
         0,
         0,
     ];

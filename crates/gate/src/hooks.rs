@@ -1,7 +1,8 @@
 //! What a pager is told and asked by the gate. A hook that is not set costs one load.
 //!
 //! Hooks run on a stack of the gate's with some 14 KiB, may make system calls of their own only
-//! through code that the dispatch lets through ([`make_call`]), and must not unwind.
+//! through code that the dispatch lets through ([`make_call`], and all that
+//! [`let_through`](crate::dispatch::let_through) names), and must not unwind.
 
 use crate::kernel::{self, Errno};
 use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};

@@ -5,13 +5,13 @@
 //! make calls that nothing sees.
 
 use crate::call::answer;
-use crate::dispatch::{arm_thread, install_handler, set_action};
+use crate::dispatch::{ARMED, arm_thread, install_handler, set_action};
 use crate::entry::{self, Path};
 use crate::kernel::{Errno, Readable, call, give_way, outcome, read_words, set_mask};
 use crate::signals::{SIGSYS_BIT, of_sigsys};
 use crate::slot::{self, Frame};
 use crate::{altstack, confined, hooks, pins, rewrite};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw};
 
 /// Words of clone3's structure up to the size of the stack.
@@ -51,6 +51,13 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
             _ => return answer(frame, Err(Errno(errno::EAGAIN as u16))),
         }
         flags &= !SHARING;
+    }
+    if flags & SHARING == raw::CLONE_VFORK as u64 && hooks::FORK_CHILD.get().is_some() {
+        // The parent would wait in the kernel for a child that waits for its parent's hook.
+        match frame.saved[0] as u32 {
+            raw::__NR_clone => frame.call[1] &= !u64::from(raw::CLONE_VFORK),
+            _ => return answer(frame, Err(Errno(errno::ENOSYS as u16))),
+        }
     }
     let mut child = None;
     if stack != 0 {
@@ -205,11 +212,8 @@ fn child(frame: &mut Frame, flags: u64) {
 
 /// Whether new threads get the dispatch, and an alternate stack of ours.
 fn is_armed() -> bool {
-    DISPATCH.load(Relaxed) != 0 && !confined::is_confined()
+    ARMED.load(Relaxed) != 0 && !confined::is_confined()
 }
-
-/// Whether threads are armed: 1 once the first one is.
-pub(crate) static DISPATCH: AtomicU32 = AtomicU32::new(0);
 
 /// Before exit(2) and exit_group(2): the thread's alternate stack is for others, and nothing runs
 /// in it any more.
