@@ -4,7 +4,7 @@
 use super::{
     elf::{self, Image},
     proc::{self, Status},
-    program,
+    program, same_memory,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -150,7 +150,7 @@ impl Census {
             }
             let Some(status) = proc::status(pid) else { continue };
             // Memory that is the parent's is counted already.
-            if matches!(status.state, 'Z' | 'X') || proc::shares_memory_with_its_parent(pid) {
+            if matches!(status.state, 'Z' | 'X') || same_memory::shares_memory_with_its_parent(pid) {
                 continue;
             }
             // A large process may be a fork that shares most of its memory.

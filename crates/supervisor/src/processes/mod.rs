@@ -10,6 +10,7 @@ pub(crate) mod orphans;
 pub mod peer;
 pub mod proc;
 pub mod program;
+pub mod same_memory;
 pub mod signals;
 pub mod start;
 pub mod userfault;

@@ -260,24 +260,10 @@ pub fn is_exiting(pid: u32) -> Option<bool> {
     Some(flags & EXITING != 0)
 }
 
-/// Whether two processes have the same memory; `None` where one has ended, or we may not ask.
-pub fn share_memory(one: u32, other: u32) -> Option<bool> {
-    const KCMP_VM: i32 = 1;
-    // SAFETY: kcmp(2) compares two processes by number; it touches no memory of ours.
-    let answer = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) };
-    (answer >= 0).then_some(answer == 0)
-}
-
-/// Whether this process is the pager of its parent: it has that one's memory, and a pager's name. A
-/// child between vfork and exec has the memory too.
-pub fn is_pager(pid: u32) -> bool {
-    name(pid).starts_with("pager-") && shares_memory_with_its_parent(pid)
-}
-
-/// Whether the process uses the memory of its parent, as between vfork and exec, or as a pager
-/// does.
-pub fn shares_memory_with_its_parent(pid: u32) -> bool {
-    state_and_parent(pid).is_some_and(|(_, parent)| share_memory(pid, parent) == Some(true))
+/// Whether a process has the numbers of processes that we have. False where we may not look.
+pub fn shares_pid_namespace(pid: u32) -> bool {
+    let ours = std::fs::read_link("/proc/self/ns/pid").ok();
+    ours.is_some() && ours == std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
 }
 
 /// Makes this process the subreaper of the tree below it: orphans of the tree become its children.

@@ -9,7 +9,7 @@
 //! for the thaw.
 
 use super::Supervisor;
-use crate::processes::proc;
+use crate::processes::{proc, same_memory};
 use folioswap_group::{decisions::Progress, protocol::ChangeEnd};
 use rustix::{
     fd::OwnedFd,
@@ -87,7 +87,7 @@ fn stop_tree() -> Result<Frozen, u32> {
     for _ in 0..WALKS_MAX {
         let mut found = 0;
         for pid in proc::descendants(std::process::id()) {
-            if known.contains(&pid) || proc::is_pager(pid) {
+            if known.contains(&pid) || same_memory::is_pager(pid) {
                 continue;
             }
             match stop(pid) {

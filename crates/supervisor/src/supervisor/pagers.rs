@@ -4,7 +4,7 @@
 use super::{Supervisor, connection::Connection, members::After};
 use crate::{
     ipc::link::Remains,
-    processes::{peer, proc},
+    processes::{peer, proc, same_memory},
     report::outcome::Outcome,
 };
 use rustix::{
@@ -67,7 +67,7 @@ impl Program {
         let number = parent()?;
         let pid = Pid::from_raw(number as i32).ok_or(Errno::PERM)?;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
-        if proc::share_memory(number, pager) != Some(true) {
+        if !same_memory::certainly_share_memory(pager, number) {
             return Err(Errno::PERM);
         }
         // Both numbers meant these processes if both exist still, and one is the other's child.
@@ -121,7 +121,7 @@ impl Connection {
         }
         // A first thread that ends has no memory any more, though the others go on. The numbers
         // mean these processes while both exist.
-        proc::share_memory(pid, program.pager) == Some(false)
+        same_memory::share_memory(pid, program.pager) == Some(false)
             && proc::is_exiting(pid) == Some(false)
             && peer::exists(&self.process)
             && !program.has_ended()
