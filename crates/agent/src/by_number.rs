@@ -6,7 +6,7 @@
 /// Makes the entry of these instructions, which may name the calls that are served, and our
 /// functions.
 macro_rules! entry {
-    ($($instruction:literal,)*) => {
+    ($($instruction:literal,)* $(; $name:ident = $symbol:path)*) => {
         /// syscall(2), the C library's function.
         ///
         /// # Safety
@@ -28,6 +28,7 @@ macro_rules! entry {
                 served = sym super::served,
                 before_clone = sym super::before_clone,
                 failed = sym super::failed,
+                $($name = sym $symbol,)*
             )
         }
     };

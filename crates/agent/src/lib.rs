@@ -19,6 +19,8 @@ mod by_number;
 mod bytes;
 mod environment;
 mod exec;
+#[cfg(target_arch = "x86_64")]
+mod gate;
 mod instruments;
 mod kernel_words;
 mod libc;

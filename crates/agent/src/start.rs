@@ -9,7 +9,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use folioswap_pager::engine::Engine;
-use folioswap_pager::fork::protocol as fork;
+use folioswap_pager::fork::protocol::{self as fork, Made, Stack};
 use folioswap_pager::kernel::{process, processor};
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
@@ -55,7 +55,23 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     }
     engine.wait_until_running();
     engine.forget_old_pagers();
+    if engine.forks_are_gated() {
+        stand_before_calls();
+    }
 }
+
+/// Puts the gate before all calls. A process whose forks nobody sees must not go on: its children
+/// would read zeroes.
+#[cfg(target_arch = "x86_64")]
+fn stand_before_calls() {
+    if let Err(errno) = crate::gate::arm() {
+        panic!("the system-call gate cannot be put before this program's calls (errno {errno})");
+    }
+}
+
+/// There is no gate on this architecture, and no supervisor asks for one.
+#[cfg(not(target_arch = "x86_64"))]
+fn stand_before_calls() {}
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -74,13 +90,13 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 extern "C" fn before_fork() {
     if let Some(engine) = engine() {
-        fork::prepare(engine);
+        fork::prepare(engine, Stack::OfProgram);
     }
 }
 
 extern "C" fn after_fork_parent() {
     if let Some(engine) = engine() {
-        fork::parent(engine);
+        fork::parent(engine, Made::Unknown);
     }
 }
 

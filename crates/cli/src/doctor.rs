@@ -9,16 +9,17 @@ use crate::{
     cli::DoctorArguments,
     error::Error,
     host::{self, Confinement, Container},
+    run::arguments::GateArgument,
 };
 use folioswap_devices::{check_page_size, create::CreateError};
-use folioswap_group::devices::DeviceContents;
+use folioswap_group::{decisions::Forks, devices::DeviceContents};
 use folioswap_supervisor::{
     devices::{BUILT_IN_DIRECTORY, built_in_file},
-    processes::userfault::{FEATURES, Probe, Route},
+    processes::userfault::{FEATURES, Probe, Route, open_device},
     size,
     swap_option::CONTENTS_DEFAULT,
 };
-use rustix::io::Errno;
+use rustix::{fd::OwnedFd, io::Errno};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
@@ -32,6 +33,13 @@ const CAME_WITH: &str = if cfg!(target_arch = "aarch64") {
 };
 const KERNEL_PACKAGE: &str =
     if cfg!(target_arch = "aarch64") { "linux-image-arm64" } else { "linux-image-amd64" };
+
+/// Why the gate does not stand in for the fork event.
+const NO_DISPATCH: &str = if cfg!(target_arch = "x86_64") {
+    "the system-call gate, which follows forks without it, wants Syscall User Dispatch: Linux 5.11 or later, and no filter against it"
+} else {
+    "the system-call gate, which follows forks without it, is there for x86-64 only"
+};
 
 /// What lies on the disk unless the user says otherwise.
 fn swap_file() -> &'static str {
@@ -73,11 +81,43 @@ impl Findings {
 
     /// Whether `run` works here.
     pub fn works(&self) -> bool {
-        self.probe.works() && self.confinement.programs_have_sys_ptrace && self.other_page_size().is_none()
+        self.forks(GateArgument::Auto).is_some()
+    }
+
+    /// How `run` follows forks here, with the gate as asked for; `None`: it does not work.
+    pub fn forks(&self, gate: GateArgument) -> Option<Forks> {
+        let works = |forks: &Forks| self.probe.works_with(*forks) && self.programs_may_too(*forks);
+        let in_order: &[Forks] = match gate {
+            GateArgument::Auto => &[Forks::Reported, Forks::Gated],
+            GateArgument::Always => &[Forks::Gated],
+            GateArgument::Never => &[Forks::Reported],
+        };
+        in_order.iter().copied().find(works).filter(|_| self.other_page_size().is_none())
+    }
+
+    /// Whether the programs that this process starts may do what it may itself.
+    fn programs_may_too(&self, forks: Forks) -> bool {
+        let Confinement { cap_sys_ptrace, programs_have_sys_ptrace, .. } = self.confinement;
+        match forks {
+            Forks::Reported => programs_have_sys_ptrace,
+            // What was asked with the capability says nothing of what is allowed without it.
+            Forks::Gated => programs_have_sys_ptrace || !cap_sys_ptrace,
+        }
+    }
+
+    /// `/dev/userfaultfd`, where the programs get a userfaultfd by it. It is handed to them, since
+    /// one may become a user who may not open it.
+    pub fn device_for_members(&self) -> Option<OwnedFd> {
+        open_device().ok().filter(|_| self.probe.device.is_ok())
     }
 
     /// The problems, each with its remedy; empty when `run` works.
     pub fn problems(&self) -> Vec<String> {
+        if self.works() { Vec::new() } else { self.problems_with(GateArgument::Auto) }
+    }
+
+    /// The problems with the gate as asked for, each with its remedy.
+    fn problems_with(&self, gate: GateArgument) -> Vec<String> {
         let mut problems = Vec::from_iter(self.other_page_size());
         problems.extend(self.no_userfaultfd());
         problems.extend(self.missing_features());
@@ -87,14 +127,21 @@ impl Findings {
                  evicted memory would fail.\n    {}",
                 self.permission_advice()
             ));
-        } else if self.probe.fork_event == Err(Errno::PERM) {
+        } else if gate == GateArgument::Always && self.probe.dispatch.is_err() {
+            problems.push(NO_DISPATCH.to_owned());
+        } else if gate != GateArgument::Always && self.probe.fork_event == Err(Errno::PERM) {
+            let why = match gate {
+                GateArgument::Never => "--gate never forbids the other way to follow forks",
+                _ => NO_DISPATCH,
+            };
             problems.push(format!(
                 "userfaultfd's fork event is not permitted: it needs CAP_SYS_PTRACE (of the machine, not of a user \
-                 namespace); without it a forked child would read zeroes where its parent was swapped out.\n    {}",
+                 namespace); without it a forked child would read zeroes where its parent was swapped out. And {why}.\n    {}",
                 self.permission_advice()
             ));
         }
-        if self.probe.works() && !self.confinement.programs_have_sys_ptrace {
+        let asked = if gate == GateArgument::Always { Forks::Gated } else { Forks::Reported };
+        if self.probe.works_with(asked) && !self.programs_may_too(asked) {
             problems.push(format!(
                 "folioswap has CAP_SYS_PTRACE (file capabilities of the command), and a program that it starts would not: it could \
                  not be managed. Take them away (`setcap -r`).\n    {}",
@@ -139,7 +186,13 @@ impl Findings {
 
     /// The problems as the text of a refusal.
     pub fn refusal(&self) -> String {
-        self.problems().iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
+        self.refusal_with(GateArgument::Auto)
+    }
+
+    /// The same with the gate as asked for.
+    pub fn refusal_with(&self, gate: GateArgument) -> String {
+        let problems = self.problems_with(gate);
+        problems.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
     }
 }
 

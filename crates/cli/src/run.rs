@@ -34,7 +34,10 @@ use crate::{
     host, swap_tiers,
 };
 use folioswap_group::{
-    decisions::Scope, folio_orders::FolioOrders, protocol::GROUP_VARIABLE, seat::WEIGHT_DEFAULT,
+    decisions::{Forks, Scope},
+    folio_orders::FolioOrders,
+    protocol::GROUP_VARIABLE,
+    seat::WEIGHT_DEFAULT,
 };
 use folioswap_slots::DeviceMask;
 use folioswap_supervisor::{
@@ -125,9 +128,12 @@ fn prepare(
     let name = arguments.command.first().expect("clap requires CMD");
     let program = program::find(name)?;
     let findings = Findings::new();
-    if !findings.works() {
-        return Err(Error::Host(findings.refusal()));
-    }
+    let gate = arguments.group.gate.unwrap_or_default();
+    let forks = findings.forks(gate).ok_or_else(|| Error::Host(findings.refusal_with(gate)))?;
+    let userfault_device = match forks {
+        Forks::Gated => findings.device_for_members(),
+        Forks::Reported => None,
+    };
     let agent = agent::prepare(arguments.agent.as_deref())?;
     let asked = Wanted {
         swap: &arguments.group.swap,
@@ -169,6 +175,8 @@ fn prepare(
         reserve: if arguments.group.memory.is_some() { 0 } else { container_kills::reserve(limit) },
         scope,
         folio_orders,
+        forks,
+        userfault_device,
         page_cluster: arguments.group.page_cluster(),
         when_thrashing: arguments.group.thrashing.unwrap_or_default().into(),
         description: Description::new(arguments.name.as_deref(), &arguments.command)

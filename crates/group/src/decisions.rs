@@ -31,7 +31,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version of decisions and segment; a member refuses those of another version.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
@@ -59,6 +59,28 @@ impl Scope {
         match self {
             Scope::Total => "total",
             Scope::Resident => "resident",
+        }
+    }
+}
+
+/// How a forked child gets a userfaultfd, before any code of the program runs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Forks {
+    /// The kernel makes it, and reports the fork to the parent's pager (UFFD_FEATURE_EVENT_FORK,
+    /// which takes CAP_SYS_PTRACE).
+    Reported = 0,
+    /// The child opens one of its own: the system-call gate stands before each call of the program,
+    /// and makes its forks.
+    Gated = 1,
+}
+
+impl Forks {
+    /// The name in statistics: who tells the pager of a fork.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Forks::Reported => "kernel",
+            Forks::Gated => "gate",
         }
     }
 }
@@ -140,6 +162,8 @@ pub struct Decisions {
     pub(crate) masked_devices: AtomicU32,
     /// [`Progress`] as a number.
     progress: AtomicU32,
+    /// [`Forks`] as a number.
+    forks: AtomicU32,
     /// Odd while a member's figures go over into `ended`.
     ended_changes: AtomicU32,
     /// The counters of members that have ended, added up.
@@ -202,6 +226,11 @@ impl Decisions {
     pub fn progress(&self) -> Progress {
         let is_frozen = self.progress.load(Relaxed) == Progress::Frozen as u32;
         if is_frozen { Progress::Frozen } else { Progress::GoesOn }
+    }
+
+    /// How a forked child gets a userfaultfd. It never changes.
+    pub fn forks(&self) -> Forks {
+        if self.forks.load(Relaxed) == Forks::Gated as u32 { Forks::Gated } else { Forks::Reported }
     }
 
     /// The pressure of the group, as of at most 2 s ago. Cost: eight loads.

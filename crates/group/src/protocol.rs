@@ -13,7 +13,7 @@
 //! | supervisor | `Welcome` | member id, flags, device bits | see below |
 //! | supervisor | `Refused` | [`Refusal`] | |
 //! | member | `HoldUserfault` | | its userfaultfd, for the supervisor to hold |
-//! | member | `Forked` | [`ForkToken`] | userfaultfd of the child, whose `Hello` has the token |
+//! | member | `Forked` | [`ForkToken`] | the child, whose `Hello` has the token |
 //! | member | `RawForked` | | userfaultfd of a child that its parent serves |
 //! | member | `WantClusters` | how many, device bits of the acceptable devices | |
 //! | supervisor | `Clusters` | how many (0: none can be had now), then their numbers | |
@@ -33,13 +33,14 @@
 //!
 //! Device bits are one bit for each device by its number. `Welcome` carries the decisions, the
 //! segment, the descriptors of the devices in its bits by number, \[the ring for the member's
-//! trace\], \[the userfaultfd of a forked child\], \[these files, in the order of
-//! [`ProcFile::ALL`]\]. The decisions come first, because they tell the version of all that
-//! follows. `RawForked` is about a child that no agent prepared. The bits of `Answer` are the
-//! devices with a directory, which it carries by number, `O_PATH`; its text describes the group.
-//! The text of `Swapon` is that of `--swap`; its names mean something in the working directory that
-//! it carries. "Same user" is any process of the user whose group it is; a `Change` is heard from
-//! processes outside of the tree alone.
+//! trace\], \[the userfaultfd of a forked child\], \[`/dev/userfaultfd`\], \[these files, in the
+//! order of [`ProcFile::ALL`]\]. The decisions come first, because they tell the version of all
+//! that follows. A forked child is announced by the userfaultfd that the kernel made it, else by
+//! its number in the third word ([`Forks`](crate::decisions::Forks)). `RawForked` is about a child
+//! that no agent prepared. The bits of `Answer` are the devices with a directory, which it carries
+//! by number, `O_PATH`; its text describes the group. The text of `Swapon` is that of `--swap`;
+//! its names mean something in the working directory that it carries. "Same user" is any process
+//! of the user whose group it is; a `Change` is heard from processes outside of the tree alone.
 //!
 //! **Bounds.** A message that does not fit the role of its sender, or carries something else than
 //! the table says, closes the connection. So does one more than a process may have: the supervisor
@@ -78,8 +79,8 @@ pub const SOCKET_SUFFIX: &[u8] = b".group";
 /// Most clusters that one message carries.
 pub const CLUSTERS_PER_MESSAGE: usize = 24;
 /// Most descriptors that one message carries: decisions, a segment, one for each device, a ring for
-/// a trace, a userfaultfd, the process's own files of `/proc`.
-pub const DESCRIPTORS_MAX: usize = 4 + DEVICES_MAX + ProcFile::ALL.len();
+/// a trace, a userfaultfd, `/dev/userfaultfd`, the process's own files of `/proc`.
+pub const DESCRIPTORS_MAX: usize = 5 + DEVICES_MAX + ProcFile::ALL.len();
 
 /// Most children by bare clone(2) that one member serves at a time: `RawForked` more often closes
 /// its connection.
@@ -128,6 +129,9 @@ pub mod welcome {
     pub const TRACE: u64 = 2;
     /// The files of `/proc` that the process asked for come last.
     pub const FILES: u64 = 4;
+    /// The device by which this process opens a userfaultfd, whatever user it is by now, follows
+    /// these; it comes before the files.
+    pub const DEVICE: u64 = 8;
 
     /// The bits that say how many filters of system calls (seccomp) the supervisor is under, and so
     /// whatever it has started. `count` is below 2^16; more are said as the most.

@@ -31,6 +31,12 @@ impl Findings {
             Container::Docker => "docker run",
             Container::Podman => "sudo podman run",
             Container::Kubernetes => return self.advice_for_a_pod(),
+            Container::Other | Container::None if self.gate_would_do() => {
+                return "let it have a userfaultfd: `sudo sysctl vm.unprivileged_userfaultfd=1` for everybody, or the udev rule of the \
+                        package for its group\n    (`sudo usermod -aG folioswap $(id -un)`), or `sudo setfacl -m u:$(id -un):rw \
+                        /dev/userfaultfd` until the next boot. Or run it as root."
+                    .to_owned();
+            }
             Container::Other | Container::None => {
                 return "give it CAP_SYS_PTRACE: run folioswap as root, or as yourself with\n    \
                  `sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +sys_ptrace --ambient-caps \
@@ -39,7 +45,7 @@ impl Findings {
                     .to_owned();
             }
         };
-        let capability = if cap_sys_ptrace { "" } else { " --cap-add SYS_PTRACE" };
+        let capability = if cap_sys_ptrace || self.gate_would_do() { "" } else { " --cap-add SYS_PTRACE" };
         let has_way = matches!(self.probe.route, Route::Syscall | Route::Device);
         if has_way {
             return format!("start the container with `{engine}{capability} ...`");
@@ -56,6 +62,11 @@ impl Findings {
             "start the container with `{engine}{capability} --device /dev/userfaultfd ...` \
              (or `{engine}{capability} --security-opt seccomp={PROFILE} ...`, for users who are not root too)"
         )
+    }
+
+    /// Whether any userfaultfd would do, because the gate can follow forks.
+    fn gate_would_do(&self) -> bool {
+        self.probe.dispatch.is_ok() && !self.confinement.cap_sys_ptrace
     }
 
     fn advice_for_a_pod(&self) -> String {

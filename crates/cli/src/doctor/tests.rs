@@ -9,6 +9,7 @@ fn every_refusal_says_what_mends_it() {
         user_mode: Ok(()),
         features: 0x1ffff,
         fork_event: Err(Errno::PERM),
+        dispatch: Err(Errno::INVAL),
     };
     let mut findings = Findings {
         release: "6.12.0".to_owned(),
@@ -54,6 +55,7 @@ fn allowed() -> Findings {
             user_mode: Ok(()),
             features: 0x1ffff,
             fork_event: Ok(()),
+            dispatch: Ok(()),
         },
         container: Container::None,
         confinement: Confinement {
@@ -124,7 +126,12 @@ fn advice_names_what_is_missing_now_and_nothing_else() {
     findings.probe.device = Err(Errno::ACCESS);
     let advice = findings.permission_advice();
     assert!(!advice.contains("--device") && advice.contains("seccomp="), "{advice}");
-    findings.probe = Probe { route: Route::Device, fork_event: Err(Errno::PERM), ..allowed().probe };
+    findings.probe = Probe {
+        route: Route::Device,
+        fork_event: Err(Errno::PERM),
+        dispatch: Err(Errno::INVAL),
+        ..allowed().probe
+    };
     findings.confinement.cap_sys_ptrace = false;
     findings.confinement.root_has_sys_ptrace = false;
     let advice = findings.permission_advice();
@@ -136,6 +143,42 @@ fn advice_names_what_is_missing_now_and_nothing_else() {
     findings.probe = denied;
     let advice = findings.permission_advice();
     assert!(!advice.contains("SYS_PTRACE") && advice.contains("seccompProfile"), "{advice}");
+}
+
+#[test]
+fn any_userfaultfd_is_enough_where_the_gate_follows_forks() {
+    let mut findings = allowed();
+    findings.confinement.cap_sys_ptrace = false;
+    findings.probe = Probe {
+        route: Route::Device,
+        syscall: Err(Errno::PERM),
+        fork_event: Err(Errno::PERM),
+        ..findings.probe
+    };
+    assert!(findings.works() && findings.problems().is_empty());
+    assert_eq!(findings.forks(GateArgument::Auto), Some(Forks::Gated));
+    assert_eq!(findings.forks(GateArgument::Never), None);
+    assert!(findings.refusal_with(GateArgument::Never).contains("--gate never"));
+    findings.probe = Probe { route: Route::UserModeOnly, device: Err(Errno::ACCESS), ..findings.probe };
+    assert!(!findings.works());
+    assert!(findings.permission_advice().contains("unprivileged_userfaultfd=1"));
+    findings.container = Container::Docker;
+    let advice = findings.permission_advice();
+    assert!(advice.contains("docker run --device /dev/userfaultfd"), "{advice}");
+    // With the capability the kernel tells of forks, and the gate costs nothing because it is not
+    // there.
+    let findings = allowed();
+    assert_eq!(findings.forks(GateArgument::Auto), Some(Forks::Reported));
+    assert_eq!(findings.forks(GateArgument::Always), Some(Forks::Gated));
+}
+
+#[test]
+fn what_was_asked_with_a_capability_says_nothing_of_programs_without_it() {
+    let mut findings = allowed();
+    findings.confinement.programs_have_sys_ptrace = false;
+    assert_eq!(findings.forks(GateArgument::Auto), None);
+    assert!(findings.refusal().contains("setcap -r"));
+    assert!(findings.refusal_with(GateArgument::Always).contains("setcap -r"));
 }
 
 #[test]

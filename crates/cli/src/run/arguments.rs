@@ -86,6 +86,18 @@ impl From<ScopeArgument> for Scope {
     }
 }
 
+/// When the system-call gate stands before the calls of CMD and its children.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GateArgument {
+    /// Where the kernel reports no forks, because that takes CAP_SYS_PTRACE
+    #[default]
+    Auto,
+    /// Wherever it works
+    Always,
+    /// Nowhere: without CAP_SYS_PTRACE nothing is started
+    Never,
+}
+
 /// What `--thrashing` does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ThrashingArgument {
@@ -178,6 +190,10 @@ pub struct GroupArguments {
     /// What to do about a run that for 10 s does little but wait for pages [default: tell]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub thrashing: Option<ThrashingArgument>,
+    /// When a gate of ours stands before the system calls of CMD and its children, which follows
+    /// forks without CAP_SYS_PTRACE; costs each call some 0.1 us [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub gate: Option<GateArgument>,
     /// Take what is not given here from [profile.NAME] of a configuration file
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,

@@ -21,7 +21,7 @@ const FILE_NAME: &str = "folioswap.toml";
 /// The table of profiles.
 const PROFILE: &str = "profile";
 /// The keys of a file and of a profile.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "memory",
     "memory-scope",
     "swap",
@@ -31,6 +31,7 @@ const KEYS: [&str; 10] = [
     "thp",
     "page-cluster",
     "thrashing",
+    "gate",
     "stats",
 ];
 
@@ -115,6 +116,7 @@ impl Asked {
             thp: ours.thp.or(theirs.thp),
             page_cluster: ours.page_cluster.or(theirs.page_cluster),
             thrashing: ours.thrashing.or(theirs.thrashing),
+            gate: ours.gate.or(theirs.gate),
             profile: ours.profile,
         };
         Asked { group, stats: self.stats.or(other.stats) }
@@ -185,6 +187,10 @@ fn environment(variable: impl Fn(&'static str) -> Option<OsString>) -> Result<As
         asked.group.swap = read
             .collect::<Result<_, _>>()
             .map_err(|error| bad("FOLIOSWAP_SWAP", &value, error.to_string()))?;
+    }
+    if let Some(value) = text("FOLIOSWAP_GATE") {
+        let read = one_of(&value.to_string_lossy()).map_err(|why| bad("FOLIOSWAP_GATE", &value, why))?;
+        asked.group.gate = Some(read);
     }
     if let Some(value) = text("FOLIOSWAP_STATS") {
         let read = stats(&value.to_string_lossy()).map_err(|why| bad("FOLIOSWAP_STATS", &value, why))?;
@@ -313,6 +319,7 @@ fn read_key(asked: &mut Asked, name: &str, value: &Value) -> Result<(), String> 
             group.page_cluster = Some(number.ok_or_else(|| format!("give a whole number from 0 to {most}"))?);
         }
         "thrashing" => group.thrashing = Some(one_of(text()?)?),
+        "gate" => group.gate = Some(one_of(text()?)?),
         "stats" => asked.stats = Some(stats(text()?)?),
         unknown => {
             let meant = suggestion::did_you_mean(unknown, &KEYS);

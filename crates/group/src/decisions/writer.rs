@@ -1,7 +1,7 @@
 //! The right to write the decisions of a group.
 
 use super::{
-    Decisions, Failures, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION,
+    Decisions, Failures, Forks, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION,
 };
 use crate::devices::{DeviceDescription, DeviceWriter};
 use crate::folio_orders::FolioOrders;
@@ -104,6 +104,11 @@ impl<'a> DecisionsWriter<'a> {
     pub fn want_failures(self, failures: Failures) {
         self.0.failure_seed.store(failures.seed, Relaxed);
         self.0.failure_rate.store(failures.rate, Relaxed);
+    }
+
+    /// Says how forked children get a userfaultfd. Called before any member connects.
+    pub fn set_forks(self, forks: Forks) {
+        self.0.forks.store(forks as u32, Relaxed);
     }
 
     /// Sets the folio sizes that members may make. Called before any member connects.

@@ -9,7 +9,7 @@ use crate::kernel::window;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_devices::Orders;
 use folioswap_group::counters::Counter;
-use folioswap_group::decisions::Decisions;
+use folioswap_group::decisions::{Decisions, Forks};
 use folioswap_group::devices::DEVICES_MAX;
 use folioswap_group::protocol::Message as Control;
 use folioswap_group::protocol::{Ending, Kind, Note, ProcFile, hello, welcome};
@@ -43,6 +43,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     let mut others = came[count + 2..].iter().copied();
     let mut announced = |flag| if flags & flag != 0 { others.next() } else { None };
     let (ring, userfault) = (announced(welcome::TRACE), announced(welcome::USERFAULT));
+    let device = announced(welcome::DEVICE);
     if missing != 0 && flags & welcome::FILES == 0 {
         return Err(Errno::ACCESS);
     }
@@ -53,7 +54,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
         descriptors.keep(file, descriptor);
     }
     let some_are_missing = decisions < 0 || segment < 0 || device_descriptors.contains(&-1);
-    if some_are_missing || ring == Some(-1) || userfault == Some(-1) {
+    if some_are_missing || [ring, userfault, device].contains(&Some(-1)) {
         // The program's own limit allows fewer descriptors than the supervisor sends.
         return Err(Errno::MFILE);
     }
@@ -76,27 +77,41 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
+    match engine.decisions().forks() {
+        Forks::Reported if !token.is_none() => inherit_userfault(engine, userfault),
+        forks => open_userfault(engine, forks, device),
+    }?;
     if !token.is_none() {
-        let userfault = userfault.ok_or(Errno::BADF)?;
-        if !Userfault(userfault).is_own(descriptors.pagemap.load(Relaxed))? {
-            engine.report_failure(Errno::XDEV);
-            return Err(Errno::XDEV);
-        }
-        descriptors.userfault.store(userfault, Relaxed);
-        engine.fork.take_over(engine);
         engine.figures().add(Counter::Forks, 1);
-    } else {
-        match Userfault::open() {
-            Ok(userfault) => descriptors.userfault.store(userfault.0, Relaxed),
-            Err(errno) => {
-                let _ = link::send(
-                    control,
-                    &Control::new(Kind::Note, [Note::NoUserfault as u64, errno.raw_os_error() as u64, 0]),
-                    None,
-                );
-                return Err(errno);
-            }
-        }
+    }
+    device.into_iter().for_each(|device| sys::close_range(device as u32, device as u32));
+    Ok(())
+}
+
+/// Takes over the userfaultfd that the kernel made for this child at its fork, from the parent that
+/// serves it until then.
+fn inherit_userfault(engine: &Engine, userfault: Option<i32>) -> Result<(), Errno> {
+    let userfault = userfault.ok_or(Errno::BADF)?;
+    if !Userfault(userfault).is_own(engine.descriptors.pagemap.load(Relaxed))? {
+        engine.report_failure(Errno::XDEV);
+        return Err(Errno::XDEV);
+    }
+    engine.descriptors.userfault.store(userfault, Relaxed);
+    engine.fork.take_over(engine);
+    Ok(())
+}
+
+/// Opens the process's own userfaultfd. Nothing is registered with it yet: a child of the gate's
+/// runs no code of the program before all is.
+fn open_userfault(engine: &Engine, forks: Forks, device: Option<i32>) -> Result<(), Errno> {
+    let userfault = Userfault::open(forks, device).inspect_err(|errno| {
+        let words = [Note::NoUserfault as u64, errno.raw_os_error() as u64, 0];
+        let control = engine.descriptors.control.load(Relaxed);
+        let _ = link::send(control, &Control::new(Kind::Note, words), None);
+    })?;
+    engine.descriptors.userfault.store(userfault.0, Relaxed);
+    if !engine.fork.inherited_token().is_none() {
+        engine.watch_inherited_targets()?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The group that a process belongs to, as its engine sees it.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Life};
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::ranges::Range;
 use crate::kernel::{image, pagemap};
@@ -10,7 +10,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use folioswap_group::counters::Figures;
-use folioswap_group::decisions::Decisions;
+use folioswap_group::decisions::{Decisions, Forks};
 use folioswap_group::group::Group;
 use folioswap_group::seat::Seat;
 use folioswap_group::segment::{Faulting, Member, Segment};
@@ -88,6 +88,12 @@ impl Engine {
     /// This process's seat in the group.
     pub(crate) fn seat(&self) -> &'static Seat {
         &self.decisions().seats[self.membership.member.load(Acquire) as usize]
+    }
+
+    /// Whether the system-call gate is to stand before the calls of this process, because the
+    /// kernel reports no forks. False for a process that is no member.
+    pub fn forks_are_gated(&self) -> bool {
+        self.life() == Life::Running && self.decisions().forks() == Forks::Gated
     }
 
     /// This process's member in the segment.

@@ -127,6 +127,11 @@ impl Pool {
         (self.all().iter().filter(holds).count() * BLOCK) as u64
     }
 
+    /// The first address and the bytes of the pool; no bytes before it is made.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (self.base.load(Relaxed), self.slots() * BLOCK)
+    }
+
     /// Sets the state in which the system had no huge page.
     #[cfg(test)]
     pub(crate) fn pretend_barren(&self) {

@@ -422,6 +422,7 @@ impl Evictor {
         self.staging_mut().install(base, places);
         engine.around.set_room(limit / PAGE as u64);
         engine.make_pool(limit);
+        engine.hang_bell();
         let pages = if engine.affords_huge_pages() { StorePages::Together } else { StorePages::Singly };
         engine.arena.let_store_come(pages);
         if !engine.embedded.is_on() {

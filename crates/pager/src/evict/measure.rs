@@ -24,6 +24,9 @@ const SHARED_CHANGED_BYTES: u64 = 512 << 10;
 /// of turn: a program that advises the kernel to page out 64 MiB fills it within 20 ms.
 const STORE_CHANGED_PART: u64 = 64;
 
+/// The least such change.
+const STORE_CHANGED_BYTES: u64 = 256 << 10;
+
 /// When the process has grown by so much more than its faults told, its mappings are looked at as
 /// if a look had found something there.
 const UNTOLD_BYTES: u64 = 1 << 20;
@@ -89,8 +92,8 @@ impl Evictor {
         engine.pass_epoch(&mut self.survey.epoch_due, now);
         // What has no room in the store is decided by these figures: they follow it.
         let stored = engine.space.store_bytes();
-        let store_changed =
-            stored.abs_diff(self.survey.stored_seen) >= engine.least_limit() / STORE_CHANGED_PART;
+        let store_changed = stored.abs_diff(self.survey.stored_seen)
+            >= (engine.least_limit() / STORE_CHANGED_PART).max(STORE_CHANGED_BYTES);
         if slow || store_changed {
             self.survey.stored_seen = stored;
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());

@@ -146,7 +146,10 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
     let Some(buffers) = buffers else { leave(engine, Errno::NOMEM) };
     let mut handler = Handler::new(engine, buffers);
     if !engine.fork.inherited_token().is_none() {
-        handler.apply_inherited();
+        if let Err(errno) = handler.apply_inherited() {
+            leave(engine, errno);
+        }
+        engine.protect_inherited();
         // A thread that waits for a fault that the parent read but did not serve looks again.
         engine.userfault().wake(0x1000, ADDRESS_END - 0x2000);
     }

@@ -21,7 +21,10 @@ impl Handler {
     /// Prepares the child's engine, whose copy has just become its own: applies the log, removes
     /// the memory that the child does not inherit, and shares the clusters of the file device with
     /// their second owner.
-    pub(crate) fn apply_inherited(&mut self) {
+    ///
+    /// # Errors
+    /// Those of [`Engine::adopt_mappings`]; the child must not go on.
+    pub(crate) fn apply_inherited(&mut self) -> Result<(), Errno> {
         let engine = self.engine;
         engine.space.file_space().share_all();
         engine.forget_raw_children();
@@ -31,7 +34,7 @@ impl Handler {
         // Memory that was not inherited at all (`dc`) is in no list of the child's, and falls to
         // the next step.
         self.for_not_inherited(|range| engine.remove_pages(range.start, range.end));
-        engine.adopt_mappings();
+        engine.adopt_mappings()
     }
 
     /// Applies the events that the freeze held back. The caller holds the move lock.
@@ -159,6 +162,7 @@ impl Handler {
                 // look once more.
                 self.read_messages();
                 if fork.child_seen.load(Acquire) == 0 {
+                    self.announce_gated_child();
                     self.thaw();
                 }
             }
@@ -188,8 +192,8 @@ impl Handler {
     fn thaw(&mut self) {
         let engine = self.engine;
         let fork = &engine.fork;
-        if fork.child_seen.load(Relaxed) != 0 {
-            let child = fork.child_userfault.load(Relaxed) as u32;
+        let child = fork.child_userfault.swap(0, Relaxed) as u32;
+        if child != 0 {
             sys::close_range(child, child);
             engine.space.file_space().share_all();
         }

@@ -22,9 +22,16 @@
 //! forgets the copy.
 //!
 //! A child made by a bare clone(2) has no such protocol: see `raw_child`.
+//!
+//! Where the system-call gate makes the forks ([`Forks::Gated`]) there is no event. The gate calls
+//! [`prepare`] and [`parent`] around clone(2), whoever makes the call, and [`child`] before the
+//! child runs code of the program. The child opens a userfaultfd of its own, and registers all that
+//! it has inherited, before [`child`] returns; until then nothing touches memory that may be away.
+//! The parent's handler announces the child by its number, and thaws at once.
 
 use crate::engine::Engine;
 use crate::engine::arena::Heirs;
+pub use crate::engine::fork_state::Made;
 use crate::engine::fork_state::turn::{Back, Freeze};
 use crate::engine::fork_state::{FROZEN, THAWED};
 use crate::engine::threads::Life;
@@ -32,6 +39,7 @@ use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::sys;
 use crate::kernel::thread::{self, Place};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use folioswap_group::decisions::Forks;
 use folioswap_group::protocol::ForkToken;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -41,7 +49,11 @@ impl Engine {
     /// inherited, and those that another thread of the parent unmapped just before the fork, are
     /// gone. All else is registered (again, which changes nothing where the kernel registered it at
     /// the fork). The program stands still meanwhile.
-    pub(crate) fn adopt_mappings(&self) {
+    ///
+    /// # Errors
+    /// Where forks are made by the gate: not all is registered, and the child would read zeroes.
+    pub(crate) fn adopt_mappings(&self) -> Result<(), Errno> {
+        self.watch_inherited()?;
         // SAFETY: the set is used under the move lock, which our caller holds.
         unsafe { &mut *self.mappings.registered.get() }.clear();
         // SAFETY: the descriptor is in the pager threads' table and stays open.
@@ -59,29 +71,49 @@ impl Engine {
             }
         });
         self.unmap_pages(end, crate::units::ADDRESS_END);
+        Ok(())
     }
 }
 
-/// Stops the evictor, and the handler's changes, before the C library forks. Called by the forking
-/// thread.
-pub fn prepare(engine: &Engine) {
+/// The stack on which a thread forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// The program's: its pages may be away.
+    OfProgram,
+    /// The gate's, which stays resident.
+    OfGate,
+}
+
+/// Stops the evictor, and the handler's changes, before the C library, or the gate, forks. Called
+/// by the forking thread.
+pub fn prepare(engine: &Engine, stack: Stack) {
     if engine.is_ours() {
         engine.wait_until_running();
     }
+    if stack == Stack::OfGate && !engine.is_ours() && engine.is_engaged() {
+        // Its child would have a copy of memory that nobody registers there.
+        panic!("a process that shares its parent's memory cannot fork without CAP_SYS_PTRACE");
+    }
     if engine.life() == Life::Unmanaged || !engine.is_ours() {
+        return;
+    }
+    let fork = &engine.fork;
+    if fork.turn.is_out(sys::gettid()) {
+        // The C library has called us for this fork, and now the gate does.
         return;
     }
     engine.end_without_pager();
     engine.forget_old_pagers();
     engine.wait_for_headroom_for_child();
-    let fork = &engine.fork;
     fork.serialised.acquire();
     fork.turn.begin(sys::gettid());
     fork.preparing.store(1, Release);
     fork.have_protected(engine);
     engine.locks.gate.acquire();
-    // No page leaves any more: the stack that is touched now stays until the end of this function.
-    touch_stack();
+    if stack == Stack::OfProgram {
+        // No page leaves any more: what is touched now stays until the end of this function.
+        touch_stack();
+    }
     engine.apply_requests();
     let handler_pauses = engine.locks.serve.lock();
     fork.child_seen.store(0, Relaxed);
@@ -104,19 +136,23 @@ pub fn prepare(engine: &Engine) {
 
 /// Brings in the stack pages that the next calls will use: no fault of this thread may come while
 /// it holds a lock that the handler takes.
+#[inline(never)]
 fn touch_stack() {
     let mut pages = [0u8; 16 << 10];
     core::hint::black_box(&mut pages);
 }
 
-/// Ends the forking thread's part in the parent, after the C library forked (even if the fork
-/// failed).
-pub fn parent(engine: &Engine) {
+/// Ends the forking thread's part in the parent, after the C library, or the gate, forked (even if
+/// the fork failed). Where both call it, the first call counts.
+pub fn parent(engine: &Engine, made: Made) {
     let fork = &engine.fork;
     if engine.life() != Life::Running || !engine.is_ours() {
         return;
     }
     let me = sys::gettid();
+    if fork.turn.is_out(me) && engine.decisions().forks() == Forks::Gated {
+        fork.set_gated_child(made);
+    }
     match fork.turn.come_back(me) {
         Back::Late => return,
         Back::ToEnd => {
@@ -125,12 +161,14 @@ pub fn parent(engine: &Engine) {
             fork.end(engine);
             return;
         }
+        Back::HandlerEnds if engine.decisions().forks() == Forks::Gated => engine.ring_bell(),
         Back::HandlerEnds => {}
     }
     // The handler ends the freeze when the child is on its own, or at once if there is none. This
     // process must not end before the supervisor has been told of the child.
     while fork.turn.waits_for_end(me) && fork.child_seen.load(Acquire) == 0 {
         rustix::thread::sched_yield();
+        engine.end_without_pager();
     }
 }
 

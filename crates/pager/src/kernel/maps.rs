@@ -1,5 +1,6 @@
 //! `/proc/self/maps`, read without allocation, and the choice of mappings that can be managed.
 
+use crate::kernel::image;
 use crate::kernel::ranges::Range;
 use rustix::fd::BorrowedFd;
 
@@ -32,6 +33,9 @@ pub enum MappingKind {
 #[derive(Clone, Copy, Debug)]
 pub struct MappingFilter {
     previous: Mapping,
+    /// The object that the pager is a part of. With the gate its data are several mappings, and
+    /// large.
+    own: Range,
 }
 
 /// Anonymous memory right behind a file's mapping is that file's data without initial value. It is
@@ -50,14 +54,20 @@ const HEAP_BYTES: usize = 64 << 20;
 
 impl MappingFilter {
     /// Creates the filter in its state before the first mapping.
-    pub const fn new() -> Self {
-        MappingFilter { previous: Mapping { start: 0, end: 0, kind: MappingKind::Other } }
+    pub fn new() -> Self {
+        MappingFilter {
+            previous: Mapping { start: 0, end: 0, kind: MappingKind::Other },
+            own: image::range(),
+        }
     }
 
     /// Whether this mapping can be managed.
     pub fn can_be_managed(&mut self, mapping: Mapping) -> bool {
         let data = self.previous.kind == MappingKind::File && self.previous.end == mapping.start;
         self.previous = mapping;
+        if mapping.start < self.own.end && self.own.start < mapping.end {
+            return false;
+        }
         let bytes = mapping.end - mapping.start;
         match mapping.kind {
             MappingKind::Anonymous => !data || bytes >= DATA_BYTES_MIN,

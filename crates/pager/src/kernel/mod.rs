@@ -24,7 +24,7 @@
 pub mod failing;
 pub mod filter;
 pub mod futex;
-pub(crate) mod image;
+pub mod image;
 pub mod landlock;
 pub mod latency;
 pub mod maps;

@@ -9,6 +9,10 @@ use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+mod open;
+
+pub use open::{FEATURES, Faults, Origins};
+
 const fn iowr(nr: u32, size: usize) -> u32 {
     (3 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr
 }
@@ -38,18 +42,6 @@ const CONTINUE: u32 = iowr(raw::_UFFDIO_CONTINUE, size_of::<raw::uffdio_continue
 
 const POISON: u32 = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
 
-const NEW: u32 = raw::UFFDIO << 8;
-
-/// The features that the pager cannot do without.
-pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
-    | raw::UFFD_FEATURE_EVENT_REMAP
-    | raw::UFFD_FEATURE_EVENT_REMOVE
-    | raw::UFFD_FEATURE_EVENT_UNMAP
-    | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
-    | raw::UFFD_FEATURE_THREAD_ID
-    | raw::UFFD_FEATURE_POISON
-    | raw::UFFD_FEATURE_MOVE) as u64;
-
 /// The part of a range that was done before an operation stopped, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
@@ -67,26 +59,6 @@ pub enum Watch {
     Program,
     /// Only so that pages can be moved into it; the kernel serves missing pages.
     MoveTarget,
-}
-
-/// The origins of the faults that are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origins {
-    /// Faults of the program, and those of system calls on its behalf.
-    All,
-    /// Faults of the program alone (UFFD_USER_MODE_ONLY): a system call on memory that is away
-    /// fails with EFAULT.
-    UserOnly,
-}
-
-/// The way in which a fault is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Faults {
-    /// By a message, to the thread that reads the descriptor.
-    Messages,
-    /// By SIGBUS, to the thread that faults (UFFD_FEATURE_SIGBUS); a system call on memory that is
-    /// away fails with EFAULT. Events come as messages.
-    Signals,
 }
 
 /// A userfaultfd; the descriptor is in the table of the pager threads.
@@ -108,65 +80,6 @@ std::thread_local! {
 const FILLS_MAX: u32 = 100;
 
 impl Userfault {
-    /// Opens a userfaultfd for the calling process, by the system call or by `/dev/userfaultfd`,
-    /// with [`FEATURES`].
-    ///
-    /// # Errors
-    /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
-    pub fn open() -> Result<Self, Errno> {
-        Self::open_with(Origins::All, FEATURES)
-    }
-
-    /// Opens a userfaultfd for an embedder: faults are reported as `faults` says, and a fork is not
-    /// reported, since no child has the managed memory. Where faults of system calls may not be
-    /// served, those of the program are, without a permission.
-    ///
-    /// # Errors
-    /// As [`Userfault::open`]; EPERM where a container forbids the system call too.
-    pub fn open_embedded(faults: Faults) -> Result<(Self, Origins), Errno> {
-        let sigbus = match faults {
-            Faults::Messages => 0,
-            Faults::Signals => raw::UFFD_FEATURE_SIGBUS as u64,
-        };
-        let features = FEATURES & !(raw::UFFD_FEATURE_EVENT_FORK as u64) | sigbus;
-        match Self::open_with(Origins::All, features) {
-            Err(Errno::PERM) => {
-                Self::open_with(Origins::UserOnly, features).map(|userfault| (userfault, Origins::UserOnly))
-            }
-            result => result.map(|userfault| (userfault, Origins::All)),
-        }
-    }
-
-    fn open_with(origins: Origins, features: u64) -> Result<Self, Errno> {
-        let user_only = if origins == Origins::UserOnly { raw::UFFD_USER_MODE_ONLY } else { 0 };
-        let flags = (raw::O_CLOEXEC | raw::O_NONBLOCK | user_only) as usize;
-        // SAFETY: makes a descriptor.
-        let fd = unsafe { sys::syscall(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0]) }.or_else(|errno| {
-            const HERE: usize = raw::AT_FDCWD as usize;
-            let path = c"/dev/userfaultfd";
-            // SAFETY: opens a device and asks it for a descriptor, both ours.
-            unsafe {
-                let device = sys::syscall(
-                    raw::__NR_openat,
-                    [HERE, path.as_ptr() as usize, (raw::O_RDWR | raw::O_CLOEXEC) as usize, 0, 0, 0],
-                )
-                .map_err(|_| errno)?;
-                let made = sys::syscall(raw::__NR_ioctl, [device, NEW as usize, flags, 0, 0, 0]);
-                sys::close_range(device as u32, device as u32);
-                made
-            }
-        })? as i32;
-        let mut api = raw::uffdio_api { api: 0xAA, features, ioctls: 0 };
-        // SAFETY: the argument is the one that UFFDIO_API demands.
-        match unsafe { sys::ioctl(fd, API, &raw mut api) } {
-            Ok(_) => Ok(Userfault(fd)),
-            Err(errno) => {
-                sys::close_range(fd as u32, fd as u32);
-                Err(errno)
-            }
-        }
-    }
-
     /// Registers `start..start+bytes`. Registering again is no error.
     pub fn register(self, start: usize, bytes: usize, watch: Watch) -> Result<(), Errno> {
         let mode = match watch {

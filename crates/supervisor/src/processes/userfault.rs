@@ -4,7 +4,7 @@
 
 mod probe;
 
-pub use probe::{FEATURES, Probe, REQUIRED, Route};
+pub use probe::{FEATURES, Probe, REQUIRED, Route, open_device};
 
 use super::last_error;
 use folioswap_devices::PAGE_SIZE;

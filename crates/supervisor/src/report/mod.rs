@@ -17,7 +17,7 @@ use self::{
 use crate::{course::curve::Refaulted, processes::census::Unmanaged, recording::Recorded, size, view};
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
-    decisions::{Pressure, Scope},
+    decisions::{Forks, Pressure, Scope},
     devices::DeviceKind,
     group::Group,
     moments::{LATENCY_BUCKETS, latency_bucket_start_ns},
@@ -26,6 +26,14 @@ use folioswap_group::{
 };
 use serde_json::{Map, Value, json};
 use std::{fmt::Write, mem::MaybeUninit, path::PathBuf, time::Duration};
+
+/// Faults by the time that they took, for those times that any took.
+fn latency(counts: &[u64; LATENCY_BUCKETS]) -> Vec<Value> {
+    let counts = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    counts
+        .map(|(bucket, count)| json!({ "from_ns": latency_bucket_start_ns(bucket), "faults": count }))
+        .collect()
+}
 
 /// What is printed when CMD has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +56,8 @@ pub struct Report {
     pub limit: u64,
     /// The memory that the limit counts.
     pub scope: Scope,
+    /// How forked children got a userfaultfd.
+    pub forks: Forks,
     /// The time from the start of `run` to the end of CMD.
     pub wall: Duration,
     /// The counters of all members, ended and live.
@@ -134,10 +144,7 @@ impl Report {
         let distances: Vec<Value> = distances
             .map(|(bucket, count)| json!({ "from_pages": refault_bucket_start(bucket), "pages": count }))
             .collect();
-        let latency = self.latency.iter().enumerate().filter(|(_, count)| **count > 0);
-        let latency: Vec<Value> = latency
-            .map(|(bucket, count)| json!({ "from_ns": latency_bucket_start_ns(bucket), "faults": count }))
-            .collect();
+        let latency = latency(&self.latency);
         json!({
             "end": self.outcome.name(),
             "status": self.outcome.status(),
@@ -150,6 +157,7 @@ impl Report {
             "system_seconds": system.as_secs_f64(),
             "members": self.totals.members,
             "members_peak": self.totals.members_peak,
+            "forks_told_by": self.forks.name(),
             "forks": self.sums.counter(Counter::Forks),
             "raw_forks": self.sums.counter(Counter::RawForks),
             "unmanaged": {

@@ -4,6 +4,7 @@ use super::{Report, times};
 use crate::{size, view::Latency};
 use folioswap_group::{
     counters::{Counter, Gauge},
+    decisions::Forks,
     units::PAGE_SIZE,
 };
 use std::fmt::Write;
@@ -59,7 +60,14 @@ impl Report {
             some => format!("; {some} not managed (--stats=all names them)"),
         };
         let forks = count(Counter::Forks);
-        line("processes", format!("{members} (at most {at_once} at a time), {forks} forks{unmanaged}"))?;
+        let by_gate = match self.forks {
+            Forks::Reported => "",
+            Forks::Gated => " by the gate",
+        };
+        line(
+            "processes",
+            format!("{members} (at most {at_once} at a time), {forks} forks{by_gate}{unmanaged}"),
+        )?;
         let devices = self.devices.iter().filter(|device| device.used > 0);
         let devices: Vec<_> =
             devices.map(|device| format!("{} {}", device.name, size::show(device.used))).collect();

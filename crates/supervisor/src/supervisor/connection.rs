@@ -134,6 +134,18 @@ pub enum Kinship {
     Stranger,
 }
 
+/// A child that has been announced, as far as it is known.
+#[derive(Debug)]
+pub enum Announced {
+    /// The kernel made it a userfaultfd, which it gets.
+    Userfault(Userfault),
+    /// The gate made it, and this is a pidfd of it.
+    Gated(OwnedFd),
+    /// The gate made it, or the C library unseen by the gate, at this time; no number of ours for
+    /// it is known.
+    Unseen(Instant),
+}
+
 /// A forked child that has not said hello.
 pub struct PendingFork {
     /// The token that the child will name.
@@ -142,8 +154,8 @@ pub struct PendingFork {
     pub parent: u32,
     /// The entry of that process, in which the child says why it cannot join.
     pub entry: u32,
-    /// The userfaultfd of the child.
-    pub userfault: Userfault,
+    /// What tells whether the child is still there.
+    pub child: Announced,
     /// The clusters of the child: all that its parent owned at the fork.
     pub clusters: Bits,
     /// Its number in the trace, with `--trace`.

@@ -127,6 +127,7 @@ impl Supervisor {
             outcome,
             limit: self.settings.limit,
             scope: self.settings.scope,
+            forks: self.settings.forks,
             wall: self.settings.started.elapsed(),
             sums: self.totals.sums(group),
             now: Levels::read(group),

@@ -42,7 +42,10 @@ impl Supervisor {
             return After::Close;
         }
         match note {
-            Some(Note::NoUserfault) => self.census.cannot_have_userfault(pid),
+            Some(Note::NoUserfault) => {
+                self.census.cannot_have_userfault(pid);
+                self.cmd_was_member &= pid != self.cmd;
+            }
             Some(Note::Poisoned) => self.page_lost(index, first, Lost::unpack(second)),
             Some(Note::WriteFailed) => self.write_failed(index, first, second as i32),
             Some(Note::Violation) => {

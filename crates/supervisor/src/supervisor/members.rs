@@ -3,7 +3,7 @@
 use super::{
     Supervisor,
     bounds::{ACCEPTED_PER_ROUND, LAST_MESSAGES, MESSAGES_PER_ROUND},
-    connection::{Connection, Kinship, PendingFork, Role},
+    connection::{Announced, Connection, Kinship, PendingFork, Role},
 };
 use crate::{
     devices::networks::Access,
@@ -15,6 +15,7 @@ use crate::{
     },
     recording::Recording,
 };
+use folioswap_group::decisions::Forks;
 use folioswap_group::protocol::{ForkToken, Kind, Message, ProcFile, Refusal, hello, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -134,6 +135,9 @@ impl Supervisor {
                 if message.words[2] & hello::OF_PARENT != 0
                     && self.speak_for_parent(index, now) == After::Close
                 {
+                    if !ForkToken::of_message(message.words).is_none() {
+                        self.name_unproven(index);
+                    }
                     return After::Close;
                 }
                 let connection = &mut self.connections[index];
@@ -157,9 +161,7 @@ impl Supervisor {
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
             (Kind::Note, _, Kinship::Descendant) => self.note(index, message.words),
             (Kind::HoldUserfault, Role::Member(_), _) => self.hold_own(index, descriptors),
-            (Kind::Forked, Role::Member(_), _) => {
-                self.announce_fork(index, ForkToken::of_message(message.words), descriptors)
-            }
+            (Kind::Forked, Role::Member(_), _) => self.announce_fork(index, message.words, descriptors),
             (Kind::RawForked, Role::Member(_), _) => self.hold_raw_child(index, descriptors),
             (Kind::WantClusters, Role::Member(_), _) => self.grant_clusters(index, message.words),
             (Kind::DropClusters, Role::Member(_), _) => {
@@ -177,6 +179,19 @@ impl Supervisor {
     /// would read zeroes.
     fn cannot_inherit(&mut self, pid: u32, why: &str) {
         self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
+    }
+
+    /// Names a forked child of which it cannot be proven that this is its pager.
+    fn name_unproven(&mut self, index: usize) {
+        let pager = self.connections[index].pid;
+        let Some((_, child)) = proc::state_and_parent(pager) else { return };
+        let why = match self.settings.memory.group().decisions.forks() {
+            Forks::Reported => "folioswap may not look at it",
+            Forks::Gated => {
+                "it has become another user, and without CAP_SYS_PTRACE folioswap may not look at it"
+            }
+        };
+        self.cannot_inherit(child, why);
     }
 
     /// Makes a member of a connection; `fork` is the part of a forked child that its parent
@@ -220,12 +235,23 @@ impl Supervisor {
             descriptors.push(ring.fd());
         }
         if let Some(fork) = fork {
-            flags |= welcome::USERFAULT;
             connection.clusters = fork.clusters;
             let inherited = connection.clusters.iter().filter_map(|it| self.clusters.on_device(it));
             self.networks.grant(&connection.links, inherited);
-            connection.userfaults.push(fork.userfault);
-            descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
+            match fork.child {
+                Announced::Userfault(userfault) => {
+                    flags |= welcome::USERFAULT;
+                    connection.userfaults.push(userfault);
+                    descriptors.extend(connection.userfaults.iter().map(AsFd::as_fd));
+                }
+                // Others open it themselves, if they may.
+                Announced::Gated(_) | Announced::Unseen(_) => {
+                    if let Some(device) = &self.settings.userfault_device {
+                        flags |= welcome::DEVICE;
+                        descriptors.push(device.as_fd());
+                    }
+                }
+            }
         }
         // Without them the process says itself why it cannot be managed.
         let wanted = ProcFile::of_mask(connection.wanted_files);

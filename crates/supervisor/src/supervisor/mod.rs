@@ -52,7 +52,7 @@ use change::LimitChange;
 use connection::{Connection, PendingFork};
 use folioswap_group::{
     counters::Counter,
-    decisions::{Failures, Scope},
+    decisions::{Failures, Forks, Scope},
     folio_orders::FolioOrders,
     nested::WHOLE,
 };
@@ -76,27 +76,28 @@ use swapon::Swapon;
 
 /// The time between two probes of memory that may be gone.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
-/// The time between two looks at the charge of the group: for its highest value, and for reports
-/// that memory is used up.
+/// The time between two looks at the charge of the group, and at reports that memory is used up.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// The time for which clusters that became free are collected, to be punched together.
 const PUNCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The nice value of the supervisor while it empties the rings of a trace: that of the members'
-/// pager threads.
+/// The nice value of the supervisor while it empties the rings of a trace: that of pagers.
 const RECORDING_NICE: i32 = -10;
 
 /// Everything that was prepared and checked before the fork.
 pub struct Settings {
     /// The limit in bytes.
     pub limit: u64,
-    /// The part of the limit, in bytes, that is left to the kernel: a cgroup also counts page
-    /// tables and the like, and kills at its limit.
+    /// The bytes of it that are left to the kernel: a cgroup counts page tables too, and kills.
     pub reserve: u64,
     /// The memory that the limit counts.
     pub scope: Scope,
     /// The folio sizes that members may make.
     pub folio_orders: FolioOrders,
+    /// How forked children get a userfaultfd.
+    pub forks: Forks,
+    /// `/dev/userfaultfd`, for forked children of users who may not open it.
+    pub userfault_device: Option<OwnedFd>,
     /// The readahead from slow devices, as a power of two of pages.
     pub page_cluster: u32,
     /// What is done about a run that does little but wait.
@@ -132,7 +133,7 @@ pub struct Supervisor {
     signals: Signals,
     front: u32,
     cmd: u32,
-    /// Whether CMD has been a member, so that its memory was managed.
+    /// Whether CMD has been a member that got its userfaultfd, so that its memory was managed.
     cmd_was_member: bool,
     ended: Option<Outcome>,
     settling: Option<Settling>,
@@ -231,6 +232,7 @@ impl Settings {
         }
         writer.set_masked_devices_of(WHOLE, self.masked_devices.bits());
         writer.set_folio_orders(self.folio_orders);
+        writer.set_forks(self.forks);
         writer.set_page_cluster(self.page_cluster);
         if self.validate {
             writer.want_validation();
@@ -305,6 +307,7 @@ impl Supervisor {
         kept.extend(settings.outputs.descriptors());
         kept.extend(self.recording.as_ref().map(Recording::fd));
         kept.extend(self.agent.as_ref().map(AsFd::as_fd));
+        kept.extend(settings.userfault_device.as_ref().map(AsFd::as_fd));
         descriptors::close_all_but(&kept);
         let _ = std::env::set_current_dir("/");
         let files = getrlimit(Resource::Nofile);

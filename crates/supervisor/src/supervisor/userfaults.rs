@@ -4,13 +4,24 @@
 use super::{
     Supervisor,
     bounds::Offence,
-    connection::PendingFork,
+    connection::{Announced, PendingFork},
     members::{After, end_recorded},
 };
-use crate::processes::userfault::Userfault;
-use folioswap_group::protocol::{ForkToken, RAW_CHILDREN_MAX};
-use rustix::{fd::OwnedFd, io::Errno};
-use std::sync::atomic::Ordering::Relaxed;
+use crate::processes::{proc, userfault::Userfault};
+use folioswap_group::{
+    decisions::Forks,
+    protocol::{ForkToken, RAW_CHILDREN_MAX},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
 
 /// The most userfaultfds of one connection's own. A member sends one, and a forked child was given
 /// one before.
@@ -18,6 +29,43 @@ pub(super) const OWN_MAX: usize = 16;
 /// The most children of one process that have not said hello. A member forks once at a time, and
 /// drops a child that dies before its hello within 20 ms, which is ten between two of our looks.
 pub(super) const PENDING_MAX: usize = 64;
+
+/// How long a child that is not seen may take until its hello.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(3600);
+
+impl Announced {
+    /// Whether the child has ended, or its memory has. One that is not seen counts as ended after
+    /// [`UNSEEN_PATIENCE`].
+    fn is_gone(&self) -> bool {
+        match self {
+            Announced::Userfault(userfault) => userfault.is_orphaned(),
+            Announced::Gated(process) => has_ended(process),
+            Announced::Unseen(since) => since.elapsed() > UNSEEN_PATIENCE,
+        }
+    }
+}
+
+/// The child that a process says to have made, by that process's number for it, 0 where it does
+/// not know; `None`: it has ended.
+fn gated_child(parent: u32, number: u64) -> Option<Announced> {
+    let number = i32::try_from(number).ok().and_then(Pid::from_raw);
+    let unseen = Announced::Unseen(Instant::now());
+    let Some(number) = number.filter(|_| proc::shares_pid_namespace(parent)) else { return Some(unseen) };
+    match pidfd_open(number, PidfdFlags::empty()) {
+        // Any number could be named: only a process of this tree is held.
+        Ok(process) if proc::descends_from(number.as_raw_pid() as u32, std::process::id()) => {
+            Some(Announced::Gated(process))
+        }
+        Ok(_) | Err(Errno::SRCH) => None,
+        Err(_) => Some(unseen),
+    }
+}
+
+/// Whether the process of a pidfd has ended, waited for or not.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+}
 
 impl Supervisor {
     /// Holds a member's own userfaultfd.
@@ -33,15 +81,25 @@ impl Supervisor {
         After::Keep
     }
 
-    /// Holds the userfaultfd and the clusters of a forked child until it says hello.
+    /// Holds what a forked child gets until it says hello: its clusters, and the userfaultfd that
+    /// the kernel made it, if it made one.
     pub(super) fn announce_fork(
         &mut self,
         index: usize,
-        token: ForkToken,
+        words: [u64; 3],
         descriptors: Vec<OwnedFd>,
     ) -> After {
-        let Some(userfault) = Userfault::only_of(descriptors) else {
-            return self.offends(index, Offence::NoUserfault);
+        let token = ForkToken::of_message(words);
+        let child = match self.settings.memory.group().decisions.forks() {
+            Forks::Reported => match Userfault::only_of(descriptors) {
+                Some(userfault) => Announced::Userfault(userfault),
+                None => return self.offends(index, Offence::NoUserfault),
+            },
+            Forks::Gated => match gated_child(self.connections[index].pid, words[2]) {
+                Some(child) => child,
+                // It has ended.
+                None => return After::Keep,
+            },
         };
         if token.is_none() {
             return After::Close;
@@ -50,6 +108,7 @@ impl Supervisor {
         let parent = self.connections[index].pid;
         if self.pending_of(parent) >= PENDING_MAX {
             self.drop_gone_forks();
+            self.drop_unseen_fork(parent);
         }
         if self.pending_of(parent) >= PENDING_MAX {
             return self.offends(index, Offence::PendingForks);
@@ -60,7 +119,7 @@ impl Supervisor {
             (Some(recording), Some(ring)) => Some(recording.forked(ring)),
             _ => None,
         };
-        self.pending.push(PendingFork { token, parent, entry, userfault, clusters, recorded });
+        self.pending.push(PendingFork { token, parent, entry, child, clusters, recorded });
         After::Keep
     }
 
@@ -87,13 +146,24 @@ impl Supervisor {
     pub(super) fn drop_gone_forks(&mut self) {
         let writer = self.settings.memory.writer();
         let mut gone_forks = Vec::new();
-        for gone in self.pending.extract_if(.., |fork| fork.userfault.is_orphaned()) {
+        for gone in self.pending.extract_if(.., |fork| fork.child.is_gone()) {
             self.clusters.drop_all(writer, &gone.clusters);
             end_recorded(&mut self.recording, gone.recorded);
             gone_forks.push((gone.parent, gone.entry));
         }
         for (parent, entry) in gone_forks {
             self.say_why_child_failed(parent, entry);
+        }
+    }
+
+    /// Drops one child of this process that is not seen, if there is one: it may never have been.
+    fn drop_unseen_fork(&mut self, parent: u32) {
+        let is_unseen =
+            |fork: &PendingFork| fork.parent == parent && matches!(fork.child, Announced::Unseen(_));
+        if let Some(index) = self.pending.iter().position(is_unseen) {
+            let gone = self.pending.remove(index);
+            self.clusters.drop_all(self.settings.memory.writer(), &gone.clusters);
+            end_recorded(&mut self.recording, gone.recorded);
         }
     }
 

@@ -107,7 +107,7 @@ fn the_users_file_is_where_xdg_says() {
 #[test]
 fn bad_files_are_refused_and_named() {
     let directory = Directory::new("bad");
-    let cases: [(&str, &[&str]); 14] = [
+    let cases: [(&str, &[&str]); 15] = [
         ("memory = 512", &["memory", "in quotes"]),
         ("memory = '1M'", &["memory", "too small", "8M"]),
         ("memroy = '1G'", &["memroy", "did you mean 'memory'?"]),
@@ -115,6 +115,7 @@ fn bad_files_are_refused_and_named() {
         ("memory = '1G", &["TOML parse error", "line 1"]),
         ("swap = ['fiel:/x']", &["swap", "did you mean 'file'?"]),
         ("swap = [1]", &["swap", "in quotes"]),
+        ("gate = 'open'", &["gate", "auto, always, never"]),
         ("thrashing = 'stop'", &["thrashing", "tell, end"]),
         ("page-cluster = 9", &["page-cluster", "from 0 to 5"]),
         ("stats = 'shrot'", &["stats", "did you mean 'short'?"]),

@@ -8,7 +8,7 @@ use crate::engine::fork_state::turn::ForkTurn;
 use crate::kernel::futex::{self, Lock, Sharing};
 use crate::kernel::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 use folioswap_group::protocol::ForkToken;
 use rustix::io::Errno;
 
@@ -20,6 +20,20 @@ pub(crate) mod turn;
 pub(crate) const THAWED: u32 = 0;
 
 pub(crate) const FROZEN: u32 = 1;
+
+/// A child that the C library made, in a thread before which no gate stands.
+const UNKNOWN: u32 = u32::MAX;
+
+/// What the forking thread knows of its child, which no event reports where the gate makes forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// The C library has the answer.
+    Unknown,
+    /// A child with this number.
+    Child(u32),
+    /// None: the fork failed.
+    Nothing,
+}
 
 /// State of the fork protocol; all-zero is "no fork".
 #[repr(C)]
@@ -36,6 +50,11 @@ pub(crate) struct ForkState {
     protection_wanted: AtomicU32,
     pub(crate) child_seen: AtomicU32,
     pub(crate) child_userfault: AtomicI32,
+    /// The number of the child that the gate made, or [`UNKNOWN`], until its parent's handler has
+    /// announced it; 0: there is none.
+    gated_child: AtomicU32,
+    /// The address of a page whose removal wakes the handler; 0: there is none.
+    pub(crate) bell: AtomicUsize,
     /// The number of the last fork in which swapped-out memory was inherited; those of the parents
     /// count on in their children.
     pub(crate) sequence: AtomicU32,
@@ -80,6 +99,26 @@ impl ForkState {
     pub(crate) fn is_preparing(&self) -> bool {
         self.preparing.load(Acquire) != 0
     }
+    /// Leaves it to the handler to announce the child, which the kernel does not report. Forking
+    /// thread, before it comes back.
+    pub(crate) fn set_gated_child(&self, made: Made) {
+        let child = match made {
+            Made::Unknown => UNKNOWN,
+            Made::Child(number) => number,
+            Made::Nothing => 0,
+        };
+        self.gated_child.store(child, Release);
+    }
+
+    /// Takes the child that is to be announced: its number, or 0 where that is not known.
+    pub(crate) fn take_gated_child(&self) -> Option<u32> {
+        match self.gated_child.swap(0, Acquire) {
+            0 => None,
+            UNKNOWN => Some(0),
+            number => Some(number),
+        }
+    }
+
     /// Records that another process shares memory with this one from now on.
     pub(crate) fn gain_relative(&self, engine: &Engine) {
         self.relatives.store(1, Relaxed);

@@ -69,6 +69,11 @@ impl ForkTurn {
         }
     }
 
+    /// Whether it is the turn of thread `me`, which has not come back.
+    pub(crate) fn is_out(&self, me: u32) -> bool {
+        self.thread.load(Relaxed) == me
+    }
+
     /// Whether the thread whose turn it is is back.
     pub(crate) fn is_back(&self) -> bool {
         self.thread.load(Acquire) & BACK != 0

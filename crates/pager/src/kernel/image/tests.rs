@@ -15,3 +15,14 @@ fn it_holds_what_belongs_to_the_object() {
     let start = format!("{:x}-", range.start);
     assert!(maps.lines().any(|line| line.starts_with(&start)), "{start}\n{maps}");
 }
+
+#[test]
+fn its_text_is_what_the_kernel_maps_for_execution() {
+    let text = text();
+    let is_in = |address: usize| (text.start..text.end).contains(&address);
+    assert!(is_in(its_text_is_what_the_kernel_maps_for_execution as *const () as usize));
+    assert!(!is_in("constant".as_ptr() as usize));
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = format!("{:x}-{:x} r-xp", text.start, text.end);
+    assert!(maps.lines().any(|other| other.starts_with(&line)), "{line}\n{maps}");
+}

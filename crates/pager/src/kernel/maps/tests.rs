@@ -36,6 +36,18 @@ fn an_allocators_reserve_is_managed_and_a_guard_is_not() {
 }
 
 #[test]
+fn the_data_of_our_own_object_are_not_managed() {
+    let own = image::range();
+    let mut filter = MappingFilter::new();
+    let mut managed =
+        |start, end| filter.can_be_managed(Mapping { start, end, kind: MappingKind::Anonymous });
+    assert!(managed(own.start - (1 << 20), own.start));
+    assert!(!managed(own.start, own.start + (64 << 20)));
+    assert!(!managed(own.end - 4096, own.end));
+    assert!(managed(own.end, own.end + (64 << 20)));
+}
+
+#[test]
 fn own_maps_hold_our_stack_variable() {
     let file = std::fs::File::open("/proc/self/maps").unwrap();
     let here = &raw const file as usize;

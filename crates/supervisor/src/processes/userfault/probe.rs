@@ -1,6 +1,7 @@
 //! The userfaultfd that the host offers: by which way, and with which features.
 
 use super::last_error;
+use folioswap_group::decisions::Forks;
 use rustix::{
     fd::{AsRawFd, FromRawFd, OwnedFd},
     fs::{Mode, OFlags, open},
@@ -66,6 +67,8 @@ pub struct Probe {
     pub features: u64,
     /// The outcome of asking for fork events.
     pub fork_event: Result<(), Errno>,
+    /// Whether the kernel has Syscall User Dispatch, by which the gate sees calls.
+    pub dispatch: Result<(), Errno>,
 }
 
 impl Probe {
@@ -89,6 +92,7 @@ impl Probe {
             user_mode: outcome(&user_mode),
             features: again().and_then(|fd| handshake(&fd, 0)).unwrap_or(0),
             fork_event: again().and_then(|fd| handshake(&fd, EVENT_FORK)).map(|_| ()),
+            dispatch: dispatch(),
         }
     }
 
@@ -98,12 +102,38 @@ impl Probe {
         FEATURES.iter().filter(|(_, bit)| absent >> bit & 1 == 1).map(|(name, _)| *name).collect()
     }
 
-    /// Whether `run` works here.
-    pub fn works(&self) -> bool {
-        matches!(self.route, Route::Syscall | Route::Device)
-            && self.missing().is_empty()
-            && self.fork_event.is_ok()
+    /// Whether `run` works here with forks that are followed so.
+    pub fn works_with(&self, forks: Forks) -> bool {
+        let followed = match forks {
+            Forks::Reported => self.fork_event,
+            Forks::Gated => self.dispatch,
+        };
+        matches!(self.route, Route::Syscall | Route::Device) && self.missing().is_empty() && followed.is_ok()
     }
+
+    /// The way to follow forks that costs least, of those that work here.
+    pub fn forks(&self) -> Option<Forks> {
+        [Forks::Reported, Forks::Gated].into_iter().find(|forks| self.works_with(*forks))
+    }
+}
+
+/// Asks for the state in which this thread is anyway: no dispatch.
+fn dispatch() -> Result<(), Errno> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Errno::NOSYS);
+    }
+    // PR_SET_SYSCALL_USER_DISPATCH and PR_SYS_DISPATCH_OFF.
+    // SAFETY: turns off what is off.
+    let result = unsafe { libc::prctl(59, 0, 0, 0, 0) };
+    if result < 0 { Err(last_error()) } else { Ok(()) }
+}
+
+/// Opens the device by which a process gets a userfaultfd of its own.
+///
+/// # Errors
+/// open(2)'s.
+pub fn open_device() -> Result<OwnedFd, Errno> {
+    open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 pub(super) fn by_syscall(flags: i32) -> Result<OwnedFd, Errno> {
@@ -113,7 +143,7 @@ pub(super) fn by_syscall(flags: i32) -> Result<OwnedFd, Errno> {
 }
 
 fn by_device() -> Result<OwnedFd, Errno> {
-    let device = open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let device = open_device()?;
     // SAFETY: this request takes flags by value and gives a descriptor or an error.
     let number = unsafe {
         libc::ioctl(

@@ -28,7 +28,7 @@ use crate::{
     swap_option,
 };
 use folioswap_group::{
-    decisions::{Failures, Scope},
+    decisions::{Failures, Forks, Scope},
     folio_orders::FolioOrders,
     protocol::{Kind, Message},
 };
@@ -328,6 +328,8 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         reserve: 1 << 20,
         scope: if bits & 1 == 0 { Scope::Total } else { Scope::Resident },
         folio_orders: FolioOrders::ALL,
+        forks: Forks::Reported,
+        userfault_device: None,
         page_cluster: 3,
         when_thrashing: Default::default(),
         description: Description::new(None, &["puppet".into()]),
