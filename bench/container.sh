@@ -44,4 +44,6 @@ for _ in $(seq "$rounds"); do
     timed "--memory $memory, alone" run --memory "$memory" "$image" /bin/four-times "$need"
     timed "--memory $memory, folioswap" run --memory "$memory" --cap-add SYS_PTRACE --device /dev/userfaultfd "$image" \
         /bin/folioswap run -- /bin/four-times "$need"
+    timed "the same, no capability" run --memory "$memory" --device /dev/userfaultfd "$image" \
+        /bin/folioswap run -- /bin/four-times "$need"
 done

@@ -3,9 +3,8 @@
 #
 #   sbatch contrib/slurm/job.sh ./program --its options
 #
-# `run` needs CAP_SYS_PTRACE. Give it to the users of the cluster by pam_cap or in slurmd's unit (AmbientCapabilities=CAP_SYS_PTRACE
-# reaches job steps where slurmd keeps it), or let sudo start `setpriv --ambient-caps +sys_ptrace`; `folioswap doctor` says what is
-# missing.
+# `run` needs a userfaultfd: prolog.sh opens the device to the job's user (x86-64). Where it cannot, CAP_SYS_PTRACE and the device do
+# (pam_cap, or AmbientCapabilities=CAP_SYS_PTRACE in slurmd's unit, where slurmd keeps it); `folioswap doctor` says what is missing.
 #SBATCH --job-name=folioswap
 #SBATCH --mem=4G
 #SBATCH --comment=folioswap

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Slurm's Prolog (slurm.conf: Prolog=/etc/slurm/folioswap-prolog.sh), as root on each node before a job: lets the job's user open
-# /dev/userfaultfd until the epilog, if the job asks for it (`#SBATCH --comment=folioswap` or the feature of that name). The libraries
-# for Python, C and Rust then serve system calls too. `folioswap run` needs CAP_SYS_PTRACE: see job.sh.
+# /dev/userfaultfd until the epilog, if the job asks for it (`#SBATCH --comment=folioswap` or the feature of that name). `folioswap
+# run` works then (x86-64), and the libraries for Python, C and Rust serve system calls too.
 set -eu
 case ${SLURM_JOB_COMMENT:-},${SLURM_JOB_CONSTRAINTS:-} in
     *folioswap*) ;;
