@@ -90,10 +90,12 @@ impl Evictor {
             }
         }
         engine.pass_epoch(&mut self.survey.epoch_due, now);
-        // What has no room in the store is decided by these figures: they follow it.
+        // What has no room in the store is decided by these figures: they follow it. The resident
+        // pages of an embedder are counted seldom, and its figures are of one moment.
         let stored = engine.space.store_bytes();
-        let store_changed = stored.abs_diff(self.survey.stored_seen)
-            >= (engine.least_limit() / STORE_CHANGED_PART).max(STORE_CHANGED_BYTES);
+        let store_changed = !engine.embedded.is_on()
+            && stored.abs_diff(self.survey.stored_seen)
+                >= (engine.least_limit() / STORE_CHANGED_PART).max(STORE_CHANGED_BYTES);
         if slow || store_changed {
             self.survey.stored_seen = stored;
             engine.publish_gauges(self.survey.size, self.staging().held_bytes());
