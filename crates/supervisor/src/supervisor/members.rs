@@ -181,17 +181,18 @@ impl Supervisor {
         self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
     }
 
-    /// Names a forked child of which it cannot be proven that this is its pager.
+    /// Names a forked child of which it cannot be proven that this is its pager, unless it has just
+    /// been killed.
     fn name_unproven(&mut self, index: usize) {
+        if self.settings.memory.group().decisions.forks() == Forks::Reported {
+            return;
+        }
         let pager = self.connections[index].pid;
         let Some((_, child)) = proc::state_and_parent(pager) else { return };
-        let why = match self.settings.memory.group().decisions.forks() {
-            Forks::Reported => "folioswap may not look at it",
-            Forks::Gated => {
-                "it has become another user, and without CAP_SYS_PTRACE folioswap may not look at it"
-            }
-        };
-        self.cannot_inherit(child, why);
+        if proc::is_exiting(child) == Some(false) {
+            let why = "it has become another user, and without CAP_SYS_PTRACE folioswap may not look at it";
+            self.cannot_inherit(child, why);
+        }
     }
 
     /// Makes a member of a connection; `fork` is the part of a forked child that its parent
