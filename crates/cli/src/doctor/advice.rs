@@ -34,7 +34,7 @@ impl Findings {
             Container::Other | Container::None if self.gate_would_do() => {
                 return "let it have a userfaultfd: `sudo sysctl vm.unprivileged_userfaultfd=1` for everybody, or the udev rule of the \
                         package for its group\n    (`sudo usermod -aG folioswap $(id -un)`), or `sudo setfacl -m u:$(id -un):rw \
-                        /dev/userfaultfd` until the next boot. Or run it as root."
+                        /dev/userfaultfd` until the next boot.\n    Or run it with CAP_SYS_PTRACE, as root has it: then no gate is needed."
                     .to_owned();
             }
             Container::Other | Container::None => {

@@ -163,6 +163,7 @@ fn any_userfaultfd_is_enough_where_the_gate_follows_forks() {
     assert!(!findings.works());
     assert!(findings.permission_advice().contains("unprivileged_userfaultfd=1"));
     findings.container = Container::Docker;
+    findings.confinement.root_has_sys_ptrace = false;
     let advice = findings.permission_advice();
     assert!(advice.contains("docker run --device /dev/userfaultfd"), "{advice}");
     // With the capability the kernel tells of forks, and the gate costs nothing because it is not
