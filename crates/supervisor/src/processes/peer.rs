@@ -2,6 +2,7 @@
 
 use super::last_error;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     io::Errno,
     process::Uid,
@@ -58,6 +59,13 @@ pub fn exists(process: impl AsFd) -> bool {
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, 0, nothing, no_flags) };
     // A process that we may not signal exists.
     sent == 0 || last_error() != Errno::SRCH
+}
+
+/// Whether the process of a pidfd has ended, waited for or not.
+pub fn has_ended(process: impl AsFd) -> bool {
+    let process = process.as_fd();
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
 }
 
 /// A socket option of the level `SOL_SOCKET`.

@@ -201,14 +201,13 @@ impl Supervisor {
         let pid = self.connections[index].pid;
         let weight = self.weight_of_new(pid, fork.as_ref().map(|fork| fork.parent));
         let (group, writer) = (self.settings.memory.group(), self.settings.memory.writer());
-        let connection = &mut self.connections[index];
-        let Some(id) = writer.assign(group.segment, connection.pid) else {
+        let Some(id) = writer.assign(group.segment, pid) else {
             if let Some(fork) = fork {
-                self.clusters.drop_all(writer, &fork.clusters);
-                end_recorded(&mut self.recording, fork.recorded);
+                self.take_back(&fork);
             }
-            return refuse(connection, Refusal::TooManyMembers);
+            return refuse(&self.connections[index], Refusal::TooManyMembers);
         };
+        let connection = &mut self.connections[index];
         connection.role = Role::Member(id);
         writer.set_weight(id, weight);
         self.cmd_was_member |= connection.pid == self.cmd;

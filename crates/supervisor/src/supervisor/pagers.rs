@@ -83,8 +83,7 @@ impl Program {
     }
 
     fn has_ended(&self) -> bool {
-        let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
-        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+        peer::has_ended(&self.process)
     }
 }
 

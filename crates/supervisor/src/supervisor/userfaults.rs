@@ -7,13 +7,12 @@ use super::{
     connection::{Announced, PendingFork},
     members::{After, end_recorded},
 };
-use crate::processes::{proc, userfault::Userfault};
+use crate::processes::{peer, proc, userfault::Userfault};
 use folioswap_group::{
     decisions::Forks,
     protocol::{ForkToken, RAW_CHILDREN_MAX},
 };
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
@@ -39,7 +38,7 @@ impl Announced {
     fn is_gone(&self) -> bool {
         match self {
             Announced::Userfault(userfault) => userfault.is_orphaned(),
-            Announced::Gated(process) => has_ended(process),
+            Announced::Gated(process) => peer::has_ended(process),
             Announced::Unseen(since) => since.elapsed() > UNSEEN_PATIENCE,
         }
     }
@@ -59,12 +58,6 @@ fn gated_child(parent: u32, number: u64) -> Option<Announced> {
         Ok(_) | Err(Errno::SRCH) => None,
         Err(_) => Some(unseen),
     }
-}
-
-/// Whether the process of a pidfd has ended, waited for or not.
-fn has_ended(process: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(process, PollFlags::IN)];
-    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
 }
 
 impl Supervisor {
@@ -144,15 +137,10 @@ impl Supervisor {
     /// Drops the announced children whose memory does not exist any more, and says why one of them
     /// ended if it could not join: it has told its parent's entry.
     pub(super) fn drop_gone_forks(&mut self) {
-        let writer = self.settings.memory.writer();
-        let mut gone_forks = Vec::new();
-        for gone in self.pending.extract_if(.., |fork| fork.child.is_gone()) {
-            self.clusters.drop_all(writer, &gone.clusters);
-            end_recorded(&mut self.recording, gone.recorded);
-            gone_forks.push((gone.parent, gone.entry));
-        }
-        for (parent, entry) in gone_forks {
-            self.say_why_child_failed(parent, entry);
+        let gone: Vec<_> = self.pending.extract_if(.., |fork| fork.child.is_gone()).collect();
+        for fork in gone {
+            self.take_back(&fork);
+            self.say_why_child_failed(fork.parent, fork.entry);
         }
     }
 
@@ -161,10 +149,15 @@ impl Supervisor {
         let is_unseen =
             |fork: &PendingFork| fork.parent == parent && matches!(fork.child, Announced::Unseen(_));
         if let Some(index) = self.pending.iter().position(is_unseen) {
-            let gone = self.pending.remove(index);
-            self.clusters.drop_all(self.settings.memory.writer(), &gone.clusters);
-            end_recorded(&mut self.recording, gone.recorded);
+            let fork = self.pending.remove(index);
+            self.take_back(&fork);
         }
+    }
+
+    /// Takes back what an announced child would have had.
+    pub(super) fn take_back(&mut self, fork: &PendingFork) {
+        self.clusters.drop_all(self.settings.memory.writer(), &fork.clusters);
+        end_recorded(&mut self.recording, fork.recorded);
     }
 
     /// Says why a child of this process could not join, if it left a reason in the parent's entry.
