@@ -15,11 +15,11 @@ use folioswap_devices::{check_page_size, create::CreateError};
 use folioswap_group::{decisions::Forks, devices::DeviceContents};
 use folioswap_supervisor::{
     devices::{BUILT_IN_DIRECTORY, built_in_file},
-    processes::userfault::{FEATURES, Probe, Route, open_device},
+    processes::userfault::{FEATURES, Probe, Route},
     size,
     swap_option::CONTENTS_DEFAULT,
 };
-use rustix::{fd::OwnedFd, io::Errno};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
@@ -103,12 +103,6 @@ impl Findings {
             // What was asked with the capability says nothing of what is allowed without it.
             Forks::Gated => programs_have_sys_ptrace || !cap_sys_ptrace,
         }
-    }
-
-    /// `/dev/userfaultfd`, where the programs get a userfaultfd by it. It is handed to them, since
-    /// one may become a user who may not open it.
-    pub fn device_for_members(&self) -> Option<OwnedFd> {
-        open_device().ok().filter(|_| self.probe.device.is_ok())
     }
 
     /// The problems, each with its remedy; empty when `run` works.

@@ -50,6 +50,7 @@ use folioswap_supervisor::{
         proc, program,
         signals::{Inherited, Signals},
         start::Start,
+        userfault::open_device,
     },
     recording::Recording,
     report::Printed,
@@ -131,7 +132,7 @@ fn prepare(
     let gate = arguments.group.gate.unwrap_or_default();
     let forks = findings.forks(gate).ok_or_else(|| Error::Host(findings.refusal_with(gate)))?;
     let userfault_device = match forks {
-        Forks::Gated => findings.device_for_members(),
+        Forks::Gated => open_device().ok(),
         Forks::Reported => None,
     };
     let agent = agent::prepare(arguments.agent.as_deref())?;

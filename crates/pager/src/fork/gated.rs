@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the handler; returns when it has read that.
+    /// Wakes the handler, where it needs that; returns when it has read it.
     pub(crate) fn ring_bell(&self) {
         let bell = self.fork.bell.load(Acquire);
         if bell != 0 {

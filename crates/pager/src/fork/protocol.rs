@@ -161,8 +161,7 @@ pub fn parent(engine: &Engine, made: Made) {
             fork.end(engine);
             return;
         }
-        Back::HandlerEnds if engine.decisions().forks() == Forks::Gated => engine.ring_bell(),
-        Back::HandlerEnds => {}
+        Back::HandlerEnds => engine.ring_bell(),
     }
     // The handler ends the freeze when the child is on its own, or at once if there is none. This
     // process must not end before the supervisor has been told of the child.
