@@ -4,6 +4,7 @@
 mod engine;
 mod judge;
 mod outcome;
+mod rights;
 mod running;
 mod watch;
 
@@ -14,11 +15,10 @@ pub use running::Running;
 
 use crate::{programs, skipping, traces};
 use folioswap_peer::{Cgroup, HIGHEST_PRIORITY, SwapLock, Zram};
-use std::ffi::{CStr, CString, OsStr, OsString};
+use rights::Rights;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,37 +26,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use watch::Watch;
-
-/// A node like `/dev/userfaultfd`, in this directory, that everybody may open.
-fn device_for_all(directory: &Path) -> CString {
-    let path = directory.join("userfaultfd");
-    let number = fs::metadata(DEVICE.to_str().expect("ASCII")).map_or(0, |device| device.rdev());
-    let path = CString::new(path.into_os_string().into_vec()).expect("a path");
-    // SAFETY: the path is a string.
-    let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o666, number) };
-    assert_eq!(made, 0, "mknod: {}", io::Error::last_os_error());
-    // SAFETY: as above; the mode of mknod is masked.
-    assert_eq!(unsafe { libc::chmod(path.as_ptr(), 0o666) }, 0, "chmod");
-    path
-}
-
-const DEVICE: &CStr = c"/dev/userfaultfd";
-
-/// Lets this process, and what it starts, see `device` in place of the real one, and have no
-/// CAP_SYS_PTRACE after the next exec.
-fn give_up_sys_ptrace(device: &CStr) -> io::Result<()> {
-    const CAP_SYS_PTRACE: libc::c_ulong = 19;
-    let nothing = std::ptr::null();
-    // SAFETY: strings, and no data.
-    let done = unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast())
-                == 0
-            && libc::mount(device.as_ptr(), DEVICE.as_ptr(), nothing, libc::MS_BIND, nothing.cast()) == 0
-            && libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0) == 0
-    };
-    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
 
 /// A program to be run, with its environment, options and time limits.
 #[derive(Clone, Debug)]
@@ -70,15 +39,6 @@ pub struct Job {
     cgroup_limit: Option<u64>,
     user: Option<u32>,
     rights: Rights,
-}
-
-/// What the program, folioswap included, may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rights {
-    /// What its user may.
-    OfUser,
-    /// The same without CAP_SYS_PTRACE, which asks for reports of forks.
-    WithoutSysPtrace,
 }
 
 impl Job {
@@ -247,8 +207,8 @@ impl Job {
         let entrance = cgroup
             .as_ref()
             .map(|cgroup| fs::OpenOptions::new().write(true).open(cgroup.entrance()).expect("cgroup.procs"));
-        let (user, rights) = (self.user, self.rights);
-        let device = (rights == Rights::WithoutSysPtrace).then(|| device_for_all(&scratch.0));
+        let user = self.user;
+        let device = (self.rights == Rights::WithoutSysPtrace).then(|| rights::device_for_all(&scratch.0));
         // SAFETY: only async-signal-safe calls in the child: write, unshare, mount, prctl, set*id,
         // close_range.
         unsafe {
@@ -257,7 +217,7 @@ impl Job {
                     entrance.write_all(b"0")?;
                 }
                 if let Some(device) = &device {
-                    give_up_sys_ptrace(device)?;
+                    rights::give_up_sys_ptrace(device)?;
                 }
                 if let Some(user) = user
                     && (libc::setgroups(0, std::ptr::null()) != 0
