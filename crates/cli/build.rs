@@ -7,7 +7,8 @@ use std::{
 };
 
 /// The crates that the agent is made of, below `crates/`: a change of one rebuilds the agent.
-const SOURCES: &[&str] = &["agent", "pager", "policy", "space", "slots", "devices", "nbd", "group", "trace"];
+const SOURCES: &[&str] =
+    &["agent", "gate", "pager", "policy", "space", "slots", "devices", "nbd", "group", "trace"];
 
 /// The C flags of the zstd library in the agent. They leave out:
 /// - compressors of unused levels and texts of errors, because the agent's file counts as memory;

@@ -172,7 +172,7 @@ impl Engine {
         let swap = py.detach(|| recipe.make()).map_err(exception)?;
         if !swap.serves_system_calls() && recipe.user_faults_only == UserFaultsOnly::Refuse {
             return Err(PyPermissionError::new_err(
-                "this process may use userfaultfd for its own accesses only: tofile, readinto and sockets would fail with EFAULT on arrays that \
+                "this process may use userfaultfd for its own accesses only, and no gate stands before its system calls: tofile, readinto and sockets would fail with EFAULT on arrays that \
                  are swapped out, and numpy.fromfile would return zeroes or too few items, without an error. `folioswap doctor` prints the command that mends it; \
                  user_faults_only=\"allow\" goes on without, and folioswap.save, load, tofile and fromfile work then",
             ));

@@ -96,6 +96,16 @@ impl<'a> Lack<'a> {
     }
 }
 
+/// Whether an image that is started with this environment, and preloads what it names, joins the
+/// group of this process.
+///
+/// # Safety
+/// As [`find`].
+pub unsafe fn is_complete(environment: Strings) -> bool {
+    // SAFETY: by contract.
+    unsafe { Lack::of(environment) }.is_none()
+}
+
 /// Calls `call` with `environment`, or with a copy of it that has the variables which keep an image
 /// in the group.
 ///

@@ -4,21 +4,44 @@
 //! All of it may run in a child made by vfork, in the parent's memory, or in a signal handler, so
 //! nothing is allocated (`scratch`).
 
-use crate::environment::{Strings, count, extended};
+use crate::environment::{Strings, count, extended, find};
 use crate::libc;
 use crate::next;
+use crate::program_call;
 use crate::scratch::NoMemory;
 use crate::start::engine;
 use crate::variadic::variadic;
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_int, c_void};
-use folioswap_pager::kernel::sys;
+use core::ffi::{CStr, c_char, c_int, c_void};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
 /// Reports the failure of a posix_spawn.
 fn spawn_failed(errno: i32) -> c_int {
     errno
+}
+
+/// What an exec names as its file.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is no gate"))]
+pub enum File<'a> {
+    /// A name, which is looked for in these directories where it has no slash.
+    Searched(&'a CStr, &'a [u8]),
+    /// As execveat(2) has it.
+    At {
+        /// A directory's descriptor.
+        directory: usize,
+        /// The path in it.
+        path: *const c_char,
+        /// The flags of the call.
+        flags: u32,
+    },
+}
+
+impl File<'_> {
+    /// The file of this path, from the working directory on.
+    pub const fn path(path: *const c_char) -> Self {
+        File::At { directory: raw::AT_FDCWD as usize, path, flags: 0 }
+    }
 }
 
 /// Makes an exec of the calling process, which returns only if it fails. The pager learns of it
@@ -32,8 +55,39 @@ fn watched(exec: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// The exec of a file that may not be able to preload the agent: the supervisor is asked to put it
+/// there, unless the gate sees the call and asks itself.
+fn followed(file: File<'_>, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    #[cfg(target_arch = "x86_64")]
+    if folioswap_gate::dispatch::ARMED.load(core::sync::atomic::Ordering::Relaxed) == 0 {
+        let found = crate::boarding::before_exec_of(file, environment);
+        let result = watched(exec);
+        crate::boarding::exec_failed(found);
+        return result;
+    }
+    let _ = (file, environment);
+    watched(exec)
+}
+
+fn of_path(path: &*const c_char, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    followed(File::path(*path), environment, exec)
+}
+
+fn of_searched(name: &*const c_char, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the name is a string, and the environment the C library's.
+    let search = unsafe { find(libc::environ, b"PATH") };
+    // SAFETY: as above.
+    let name = unsafe { CStr::from_ptr(*name) };
+    followed(File::Searched(name, search.unwrap_or(b"/bin:/usr/bin")), environment, exec)
+}
+
+fn of_descriptor(descriptor: &c_int, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    let flags = raw::AT_EMPTY_PATH;
+    followed(File::At { directory: *descriptor as usize, path: c"".as_ptr(), flags }, environment, exec)
+}
+
 /// Starts another process: nothing changes for the calling one.
-fn unwatched(spawn: impl FnOnce() -> c_int) -> c_int {
+fn unwatched<T>(_pid: &T, _environment: Strings, spawn: impl FnOnce() -> c_int) -> c_int {
     spawn()
 }
 
@@ -41,23 +95,31 @@ fn unwatched(spawn: impl FnOnce() -> c_int) -> c_int {
 /// `$by`, with an environment that keeps the new image in the group. A function that this C library
 /// lacks (pidfd_spawn is young) fails like a system call that the kernel lacks.
 macro_rules! with_environment {
-    ($how:tt, $by:path, $failed:path: $($name:ident($($argument:ident: $type:ty),*))*) => {$(
+    ($how:tt, $by:path, $failed:path: $($name:ident($first:ident: $of:ty $(, $argument:ident: $type:ty)*))*) => {$(
         #[doc = concat!(stringify!($name), ", with the environment extended.\n\n# Safety\nAs ", stringify!($name), ".")]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type,)* environment: Strings) -> c_int {
-            let Some(function) = next!($how $name: fn($($type,)* Strings) -> c_int) else {
+        pub unsafe extern "C" fn $name($first: $of, $($argument: $type,)* environment: Strings) -> c_int {
+            let Some(function) = next!($how $name: fn($of, $($type,)* Strings) -> c_int) else {
                 return $failed(ENOSYS as i32);
             };
             // SAFETY: the arguments are the caller's; the environment is valid during the call.
-            let result = unsafe { extended(environment, &mut |environment| $by(|| function($($argument,)* environment))) };
+            let result = unsafe { extended(environment, &mut |environment| {
+                $by(&$first, environment, || function($first, $($argument,)* environment))
+            }) };
             result.unwrap_or_else(|NoMemory| $failed(NoMemory::ERRNO))
         }
     )*};
 }
 
-with_environment! { try, watched, libc::failed:
+with_environment! { try, of_path, libc::failed:
     execve(path: *const c_char, arguments: Strings)
+}
+
+with_environment! { try, of_searched, libc::failed:
     execvpe(file: *const c_char, arguments: Strings)
+}
+
+with_environment! { try, of_descriptor, libc::failed:
     fexecve(descriptor: c_int, arguments: Strings)
 }
 
@@ -86,10 +148,11 @@ pub unsafe extern "C" fn execveat(
     let mut call = |environment: Strings| {
         let words =
             [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
+        let file = File::At { directory: directory as usize, path, flags: flags as u32 };
         // SAFETY: by the caller's contract.
-        watched(|| match unsafe { sys::syscall(raw::__NR_execveat, words) } {
+        followed(file, environment, || match unsafe { program_call::make(raw::__NR_execveat, words) } {
             Ok(_) => 0,
-            Err(errno) => libc::failed(errno.raw_os_error()),
+            Err(errno) => libc::failed(errno),
         })
     };
     // SAFETY: by the caller's contract.

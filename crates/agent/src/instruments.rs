@@ -3,6 +3,7 @@
 //! 16 TiB of address space, the other knows no thread of ours.
 
 use crate::libc;
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
@@ -23,9 +24,9 @@ pub fn is_watched(preload: &[u8]) -> bool {
     is_mapped(BOOKS)
 }
 
-/// Whether something is mapped at this page's address.
-fn is_mapped(page: usize) -> bool {
-    let arguments = [page, 4096, raw::MS_ASYNC as usize, 0, 0, 0];
+/// Whether something is mapped at this address.
+pub fn is_mapped(address: usize) -> bool {
+    let arguments = [address & !(PAGE_SIZE - 1), PAGE_SIZE, raw::MS_ASYNC as usize, 0, 0, 0];
     // SAFETY: with this flag the call only looks for mappings.
     unsafe { sys::syscall(raw::__NR_msync, arguments) }.is_ok()
 }

@@ -5,16 +5,59 @@
 //! A thread's robust list, its head in the control block, goes through such mutexes only. Of a list
 //! of the program's own nothing is known here, nor of calls that it makes without the C library.
 
+#[cfg(target_arch = "x86_64")]
+use crate::instruments::is_mapped;
 use crate::next;
+use crate::program_call;
 use crate::start::engine;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use folioswap_pager::engine::holds::Populate;
+#[cfg(target_arch = "x86_64")]
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::EFAULT;
 use linux_raw_sys::general as raw;
 
 /// Bytes of a mutex of the C library (40 on x86-64, 48 on aarch64).
 const MUTEX_BYTES: usize = 48;
+
+/// Before a thread ends whose C library does not know our functions: what its list of robust
+/// mutexes names comes back, and stays. The kernel walks the list where nobody serves its faults.
+#[cfg(target_arch = "x86_64")]
+pub extern "C" fn keep_robust_list() {
+    /// As many as the kernel looks at.
+    const LIMIT: usize = 2048;
+    const IS_PRIORITY_INHERITING: usize = 1;
+    let Some(engine) = engine() else { return };
+    let (mut head, mut bytes) = (0usize, 0usize);
+    let words = [0, &raw mut head as usize, &raw mut bytes as usize, 0, 0, 0];
+    // SAFETY: writes two words.
+    if unsafe { sys::syscall(raw::__NR_get_robust_list, words) }.is_err() || !is_mapped(head) {
+        return;
+    }
+    // SAFETY: the thread's own list, as the kernel reads it: the first entry, where the word of
+    // each is, and an entry that is on its way. A page that is mapped may be read.
+    let [mut entry, offset, pending] = unsafe { (head as *const [usize; 3]).read_unaligned() };
+    let keep = |entry: usize| {
+        let word = (entry & !IS_PRIORITY_INHERITING).wrapping_add(offset);
+        if is_mapped(word) {
+            engine.keep_resident_from_now(word, word + size_of::<u32>());
+        }
+    };
+    for _ in 0..LIMIT {
+        let at = entry & !IS_PRIORITY_INHERITING;
+        if at == head || !is_mapped(at) {
+            break;
+        }
+        engine.keep_resident_from_now(at, at + size_of::<usize>());
+        keep(entry);
+        // SAFETY: as above.
+        entry = unsafe { (at as *const usize).read_unaligned() };
+    }
+    if pending != 0 {
+        keep(pending);
+    }
+}
 
 /// PTHREAD_MUTEX_STALLED and PTHREAD_PRIO_NONE: what a mutex is without an attribute.
 const PLAIN: c_int = 0;
@@ -96,8 +139,7 @@ pub(crate) unsafe fn futex(arguments: [usize; 6]) -> Result<usize, i32> {
     let [word, operation, _, _, other, _] = arguments;
     let ask = || {
         // SAFETY: by the caller's contract.
-        let result = unsafe { sys::syscall(raw::__NR_futex, arguments) };
-        result.map_err(|errno| errno.raw_os_error())
+        unsafe { program_call::make(raw::__NR_futex, arguments) }
     };
     let command = operation as u32 & !(raw::FUTEX_PRIVATE_FLAG | raw::FUTEX_CLOCK_REALTIME);
     let (written, passes_priority) = match command {
@@ -130,9 +172,8 @@ pub(crate) unsafe fn futex(arguments: [usize; 6]) -> Result<usize, i32> {
 
 /// Brings the page of a word in, writable; false where the program could not write it.
 fn bring_in(word: usize) -> bool {
-    let arguments = [word & !0xfff, 4096, raw::MADV_POPULATE_WRITE as usize, 0, 0, 0];
-    // SAFETY: bringing a page in changes no contents.
-    unsafe { sys::syscall(raw::__NR_madvise, arguments) }.is_ok()
+    let page = word & !0xfff;
+    engine().is_some_and(|engine| engine.populate(page, page + 4096, Populate::Write).is_ok())
 }
 
 /// Keeps the page of a word resident for which the kernel hands a lock over.

@@ -15,12 +15,18 @@
 //! which unwind, it is compiled with `std` for the lints alone.
 #![cfg_attr(panic = "abort", no_std)]
 
+#[cfg(target_arch = "x86_64")]
+mod boarding;
 mod by_number;
 mod bytes;
 mod environment;
 mod exec;
 #[cfg(target_arch = "x86_64")]
 mod gate;
+#[cfg(target_arch = "x86_64")]
+mod holds;
+#[cfg(target_arch = "x86_64")]
+mod injected;
 mod instruments;
 mod kernel_words;
 mod libc;
@@ -29,6 +35,7 @@ mod mappings;
 mod own_userfault;
 #[cfg(panic = "abort")]
 mod panic;
+mod program_call;
 mod remapping;
 mod scratch;
 mod shell;

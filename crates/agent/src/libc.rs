@@ -11,6 +11,10 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     #[link_name = "folioswap_register_atfork"]
     static REGISTER_ATFORK: Option<RegisterAtfork>;
+    #[link_name = "folioswap_rseq_offset"]
+    static RSEQ_OFFSET: *const isize;
+    #[link_name = "folioswap_rseq_size"]
+    static RSEQ_SIZE: *const u32;
     #[link_name = "folioswap_asan_init"]
     static ASAN_INIT: *const c_void;
     #[link_name = "folioswap_tsan_init"]
@@ -43,6 +47,8 @@ macro_rules! weak {
 
 weak! {
     "__register_atfork" as "folioswap_register_atfork",
+    "__rseq_offset" as "folioswap_rseq_offset",
+    "__rseq_size" as "folioswap_rseq_size",
     "__asan_init" as "folioswap_asan_init",
     "__tsan_init" as "folioswap_tsan_init",
     "__msan_init" as "folioswap_msan_init"
@@ -55,6 +61,14 @@ pub type RegisterAtfork = unsafe extern "C" fn(
     child: Option<extern "C" fn()>,
     dso: *mut c_void,
 ) -> c_int;
+
+/// Where the C library has the area of restartable sequences of each thread, from the thread
+/// pointer on, and its bytes; `None` where it has none (before glibc 2.35).
+pub fn restartable_sequences() -> Option<(isize, u32)> {
+    // SAFETY: the dynamic linker has written the words before any code of this object runs; what
+    // they point to is constant.
+    unsafe { Some((*RSEQ_OFFSET.as_ref()?, *RSEQ_SIZE.as_ref()?)) }
+}
 
 /// The function that registers fork handlers (`pthread_atfork` itself is no dynamic symbol); `None`
 /// in a program whose C library is not glibc.

@@ -16,7 +16,11 @@ pub extern "C" fn mlockall(flags: c_int) -> c_int {
     }
 }
 
-fn lock_all(flags: u32) -> Result<(), i32> {
+/// The same, for whoever has no errno.
+///
+/// # Errors
+/// mlockall(2)'s, by its number.
+pub(crate) fn lock_all(flags: u32) -> Result<(), i32> {
     let ask = |flags: u32| {
         // SAFETY: locking changes no contents.
         let result = unsafe { sys::syscall(raw::__NR_mlockall, [flags as usize, 0, 0, 0, 0, 0]) };

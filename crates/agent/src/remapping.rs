@@ -23,28 +23,43 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
+    // SAFETY: by the caller's contract.
+    match unsafe { remap([start as usize, bytes, new_bytes, flags as usize, to as usize]) } {
+        Ok(address) => address as *mut c_void,
+        Err(errno) => {
+            libc::set_errno(errno);
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+/// The same with the arguments of the system call, for whoever has no errno.
+///
+/// # Errors
+/// mremap(2)'s, by its number.
+///
+/// # Safety
+/// As mremap.
+pub(crate) unsafe fn remap([start, bytes, new_bytes, flags, to]: [usize; 5]) -> Result<usize, i32> {
     const PAGE: usize = 4096;
     let pages = |bytes: usize| bytes.checked_next_multiple_of(PAGE);
     let is_move = flags as u32 & raw::MREMAP_FIXED != 0 && pages(bytes) == pages(new_bytes);
     let several = pages(bytes)
         .filter(|_| is_move && engine().is_some())
-        .map(|bytes| Move { from: start as usize, bytes, to: to as usize, flags: flags as usize })
+        .map(|bytes| Move { from: start, bytes, to, flags })
         .filter(|wanted| (wanted.from | wanted.to).is_multiple_of(PAGE) && wanted.is_apart())
         .filter(|wanted| wanted.mover() == Mover::Us);
     let result = match several {
         // SAFETY: by the caller's contract.
-        Some(wanted) => unsafe { wanted.in_pieces() }.map(|()| to as usize),
+        Some(wanted) => unsafe { wanted.in_pieces() }.map(|()| to),
         None => {
-            let arguments = [start as usize, bytes, new_bytes, flags as usize, to as usize, 0];
             // SAFETY: by the caller's contract.
-            unsafe { sys::syscall(raw::__NR_mremap, arguments) }
+            unsafe { sys::syscall(raw::__NR_mremap, [start, bytes, new_bytes, flags, to, 0]) }
         }
     };
-    match result {
-        Ok(address) => address as *mut c_void,
-        Err(errno) => {
-            libc::set_errno(errno.raw_os_error());
-            usize::MAX as *mut c_void
-        }
+    let address = result.map_err(|errno| errno.raw_os_error())?;
+    if let Some(engine) = engine() {
+        engine.mapping_has_moved(address, bytes, new_bytes);
     }
+    Ok(address)
 }

@@ -45,33 +45,40 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     let thread = processor::thread_data(THREAD_DATA_BYTES);
     engine.keep_resident(thread.start, thread.end);
     engine.learn_exit_word();
-    ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     // SAFETY: the handlers stay loaded, because a preloaded object is never unloaded.
     unsafe {
         register_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child), null_mut())
     };
+    begin(engine);
+    if engine.forks_are_gated() {
+        stand_before_calls(engine);
+    }
+}
+
+/// Starts the pager of this process; returns when it is a member, or cannot be one.
+pub fn begin(engine: &'static Engine) {
+    #[cfg(target_arch = "x86_64")]
+    engine.stand_behind(&crate::holds::GATE);
+    ENGINE.store(core::ptr::from_ref(engine).cast_mut(), Release);
     if fork::start(engine).is_err() {
         engine.give_up();
     }
     engine.wait_until_running();
     engine.forget_old_pagers();
-    if engine.forks_are_gated() {
-        stand_before_calls();
-    }
 }
 
-/// Puts the gate before all calls. A process whose forks nobody sees must not go on: its children
-/// would read zeroes.
+/// Puts the gate before all calls. Where a filter that the program has inherited forbids that, its
+/// memory stays: it must not go on with memory that is away, for nobody sees its forks.
 #[cfg(target_arch = "x86_64")]
-fn stand_before_calls() {
-    if let Err(errno) = crate::gate::arm() {
-        panic!("the system-call gate cannot be put before this program's calls (errno {errno})");
+pub fn stand_before_calls(engine: &Engine) {
+    if crate::gate::arm().is_err() {
+        engine.leave_everything_to_program();
     }
 }
 
 /// There is no gate on this architecture, and no supervisor asks for one.
 #[cfg(not(target_arch = "x86_64"))]
-fn stand_before_calls() {}
+fn stand_before_calls(_engine: &Engine) {}
 
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -454,8 +454,9 @@ uint64_t folioswap_swap_limit(const FolioswapSwap *swap);
 FolioswapCode folioswap_swap_set_notices(const FolioswapSwap *swap, int notices);
 
 // Returns 1 if system calls such as read(2) work on memory that is swapped out. 0: they fail with
-// EFAULT, since the process has userfaultfd for faults of user mode only; folioswap_region_pin
-// before such a call makes it work. folioswap_region_read and folioswap_region_write work always.
+// EFAULT, since the process has userfaultfd for faults of user mode only, and no gate stands
+// before the C library's calls; folioswap_region_pin before such a call makes it work.
+// folioswap_region_read and folioswap_region_write work always.
 //
 // # Safety
 // The handle is null or valid.

@@ -2,6 +2,7 @@
 
 mod advice;
 mod doors;
+mod ways;
 
 use self::doors::Fuse;
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     run::arguments::GateArgument,
 };
 use folioswap_devices::{check_page_size, create::CreateError};
-use folioswap_group::{decisions::Forks, devices::DeviceContents};
+use folioswap_group::{decisions::Way, devices::DeviceContents};
 use folioswap_supervisor::{
     devices::{BUILT_IN_DIRECTORY, built_in_file},
     processes::userfault::{FEATURES, Probe, Route},
@@ -34,6 +35,9 @@ const CAME_WITH: &str = if cfg!(target_arch = "aarch64") {
 const KERNEL_PACKAGE: &str =
     if cfg!(target_arch = "aarch64") { "linux-image-arm64" } else { "linux-image-amd64" };
 
+/// Why a program that cannot preload the agent is not managed, where the gate is unwanted.
+const NEEDS_GATE: &str = "a program that is statically linked, or uses the C library musl, is managed by the system-call gate only: \
+                          leave `--gate never` out";
 /// Why the gate does not stand in for the fork event.
 const NO_DISPATCH: &str = if cfg!(target_arch = "x86_64") {
     "the system-call gate, which follows forks without it, wants Syscall User Dispatch: Linux 5.11 or later, and no filter against it"
@@ -81,27 +85,39 @@ impl Findings {
 
     /// Whether `run` works here.
     pub fn works(&self) -> bool {
-        self.forks(GateArgument::Auto).is_some()
+        self.way(GateArgument::Auto).is_some()
     }
 
-    /// How `run` follows forks here, with the gate as asked for; `None`: it does not work.
-    pub fn forks(&self, gate: GateArgument) -> Option<Forks> {
-        let works = |forks: &Forks| self.probe.works_with(*forks) && self.programs_may_too(*forks);
-        let in_order: &[Forks] = match gate {
-            GateArgument::Auto => &[Forks::Reported, Forks::Gated],
-            GateArgument::Always => &[Forks::Gated],
-            GateArgument::Never => &[Forks::Reported],
-        };
-        in_order.iter().copied().find(works).filter(|_| self.other_page_size().is_none())
+    /// How `run` manages programs here, with the gate as asked for; `None`: it does not work.
+    pub fn way(&self, gate: GateArgument) -> Option<Way> {
+        gate.ways().iter().copied().find(|way| self.works_with(*way))
+    }
+
+    /// Whether the gate may stand before the calls of a program into which the agent is put.
+    ///
+    /// # Errors
+    /// What forbids it.
+    pub fn check_for_injection(&self, gate: GateArgument) -> Result<(), Error> {
+        match &self.probe.dispatch {
+            _ if gate == GateArgument::Never => Err(Error::Host(NEEDS_GATE.to_owned())),
+            Err(_) => Err(Error::Host(NO_DISPATCH.to_owned())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Whether `run` works here in this way.
+    fn works_with(&self, way: Way) -> bool {
+        self.probe.works_with(way) && self.programs_may_too(way) && self.other_page_size().is_none()
     }
 
     /// Whether the programs that this process starts may do what it may itself.
-    fn programs_may_too(&self, forks: Forks) -> bool {
+    fn programs_may_too(&self, way: Way) -> bool {
         let Confinement { cap_sys_ptrace, programs_have_sys_ptrace, .. } = self.confinement;
-        match forks {
-            Forks::Reported => programs_have_sys_ptrace,
+        match way {
+            Way::Kernel => programs_have_sys_ptrace,
             // What was asked with the capability says nothing of what is allowed without it.
-            Forks::Gated => programs_have_sys_ptrace || !cap_sys_ptrace,
+            // Nor can programs reach the agent that a command with file capabilities has open.
+            Way::GatedForks | Way::GatedCalls => programs_have_sys_ptrace || !cap_sys_ptrace,
         }
     }
 
@@ -115,15 +131,19 @@ impl Findings {
         let mut problems = Vec::from_iter(self.other_page_size());
         problems.extend(self.no_userfaultfd());
         problems.extend(self.missing_features());
-        if !matches!(self.probe.route, Route::Syscall | Route::Device) {
+        let has_userfault = match gate {
+            GateArgument::Never => matches!(self.probe.route, Route::Syscall | Route::Device),
+            _ => self.probe.user_mode.is_ok(),
+        };
+        if !has_userfault {
             problems.push(format!(
                 "userfaultfd for faults taken inside system calls is not permitted here; without it read(2) into \
                  evicted memory would fail.\n    {}",
                 self.permission_advice()
             ));
-        } else if gate == GateArgument::Always && self.probe.dispatch.is_err() {
+        } else if gate.is_wanted() && self.probe.dispatch.is_err() {
             problems.push(NO_DISPATCH.to_owned());
-        } else if gate != GateArgument::Always && self.probe.fork_event == Err(Errno::PERM) {
+        } else if !gate.is_wanted() && self.probe.fork_event == Err(Errno::PERM) {
             let why = match gate {
                 GateArgument::Never => "--gate never forbids the other way to follow forks",
                 _ => NO_DISPATCH,
@@ -134,7 +154,7 @@ impl Findings {
                 self.permission_advice()
             ));
         }
-        let asked = if gate == GateArgument::Always { Forks::Gated } else { Forks::Reported };
+        let asked = gate.ways()[0];
         if self.probe.works_with(asked) && !self.programs_may_too(asked) {
             problems.push(format!(
                 "folioswap has CAP_SYS_PTRACE (file capabilities of the command), and a program that it starts would not: it could \
@@ -208,6 +228,8 @@ impl Examination {
             "works": findings.works(),
             "problems": findings.problems(),
             "doors": { "run": self.run_door(), "mount": self.mount_door(), "library": self.library_door() },
+            "way": findings.way(GateArgument::Auto).map(Way::name),
+            "ways": findings.ways(),
             "kernel": findings.release,
             "userfaultfd": {
                 "route": findings.probe.route,
@@ -288,8 +310,13 @@ impl Examination {
         lines.push(String::new());
         let doors =
             [("run", self.run_door()), ("mount", self.mount_door()), ("the libraries", self.library_door())];
-        if findings.works() {
-            lines.push("`folioswap run` works here.".to_owned());
+        for report in findings.ways() {
+            let found = report.lacks.map_or_else(|| "works".to_owned(), |lacks| format!("lacks {lacks}"));
+            lines.push(format!("{:<28}{found}", format!("way {}", report.way)));
+        }
+        lines.push(String::new());
+        if let Some(way) = findings.way(GateArgument::Auto) {
+            lines.push(format!("`folioswap run` works here, and takes the way {}.", way.name()));
             if CONTENTS_DEFAULT == DeviceContents::Plain && self.file.is_ok() {
                 lines.push(format!(
                     "Swapped memory lies on the disk as it is, where root and whoever has the disk can read it: `--swap zram,prio=1 --swap \

@@ -34,7 +34,7 @@ use crate::{
     host, swap_tiers,
 };
 use folioswap_group::{
-    decisions::{Forks, Scope},
+    decisions::{Scope, Way},
     folio_orders::FolioOrders,
     protocol::GROUP_VARIABLE,
     seat::WEIGHT_DEFAULT,
@@ -46,8 +46,10 @@ use folioswap_supervisor::{
     ipc::{description::Description, group_memory::GroupMemory, groups, link::Link, wire},
     processes::{
         descriptors,
+        inject::Injector,
         limits::Limits,
-        proc, program,
+        proc,
+        program::{self, Boarding},
         signals::{Inherited, Signals},
         start::Start,
         userfault::open_device,
@@ -56,7 +58,7 @@ use folioswap_supervisor::{
     report::Printed,
     size,
 };
-use std::{env, iter, time::Instant};
+use std::{env, iter, sync::Arc, time::Instant};
 
 /// A limit above so many times the machine's memory is taken for a mistake.
 const LIMIT_PER_RAM_MAX: u64 = 1024;
@@ -130,10 +132,16 @@ fn prepare(
     let program = program::find(name)?;
     let findings = Findings::new();
     let gate = arguments.group.gate.unwrap_or_default();
-    let forks = findings.forks(gate).ok_or_else(|| Error::Host(findings.refusal_with(gate)))?;
-    let userfault_device = match forks {
-        Forks::Gated => open_device().ok(),
-        Forks::Reported => None,
+    let way = findings.way(gate).ok_or_else(|| Error::Host(findings.refusal_with(gate)))?;
+    let injection = findings.check_for_injection(gate);
+    let may_inject = injection.is_ok();
+    if program.boarding == Boarding::Inject {
+        injection?;
+    }
+    let userfault_device = match way {
+        // In the kernel's way for children of what the agent is put into.
+        Way::Kernel | Way::GatedForks => open_device().ok(),
+        Way::GatedCalls => None,
     };
     let agent = agent::prepare(arguments.agent.as_deref())?;
     let asked = Wanted {
@@ -170,13 +178,22 @@ fn prepare(
         .map_or(FolioOrders::ALL, |option| option.orders(|| host::setting(folio_option::INHERITED)));
     let (agent, agent_name, beside_agent) =
         agent.map_or((None, None, None), |agent| (Some(agent.descriptor), agent.name, agent.socket));
+    let injector = match agent.as_ref().filter(|_| may_inject) {
+        None => None,
+        Some(agent) => match Injector::of(agent, agent_name.clone(), group.clone()) {
+            Ok(injector) => Some(Arc::new(injector)),
+            // A developer's own agent may be for preloading alone.
+            Err(_) if arguments.agent.is_some() => None,
+            Err(source) => return Err(Error::System { doing: "reading the agent", source }),
+        },
+    };
     let listeners = iter::once(named).chain(beside_agent).collect();
     let settings = Settings {
         limit,
         reserve: if arguments.group.memory.is_some() { 0 } else { container_kills::reserve(limit) },
         scope,
         folio_orders,
-        forks,
+        way,
         userfault_device,
         page_cluster: arguments.group.page_cluster(),
         when_thrashing: arguments.group.thrashing.unwrap_or_default().into(),
@@ -188,13 +205,15 @@ fn prepare(
         file_bytes: limits.file_bytes(),
         listeners,
         validate: arguments.validate,
+        evict_all: arguments.evict_all,
         failures: arguments.fail.unwrap_or_default(),
         recording,
         outputs,
         started: Instant::now(),
     };
     let arguments = arguments.command.clone();
-    Ok((settings, Start { program: program.path, arguments, group, agent, agent_name }))
+    let boarding = program.boarding;
+    Ok((settings, Start { program: program.path, arguments, group, agent, agent_name, boarding, injector }))
 }
 
 /// Refuses to run inside a group: a group within a group would have two agents in one process.

@@ -162,7 +162,8 @@ fn the_agent_is_preloaded_from_memory_in_front_of_the_users_own() {
 }
 
 #[test]
-fn static_and_foreign_programs_are_refused() {
+fn static_programs_without_the_gate_and_foreign_ones_are_refused() {
+    let without = &["--gate", "never"];
     let run = Run::new(&[], &[]);
     let source = run.file("p.c");
     std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
@@ -173,18 +174,18 @@ fn static_and_foreign_programs_are_refused() {
         return;
     }
     let program = program.to_str().expect("text").to_owned();
-    let (status, _, text) = Run::new(&[], &[&program]).output();
+    let (status, _, text) = Run::new(without, &[&program]).output();
     assert_eq!(status, 125);
     assert!(text.contains("statically linked"), "{text}");
     // As a descendant the program runs, unmanaged and named.
     let script = format!("{program} && echo ran");
-    assert_eq!(Run::new(&[], &["sh", "-c", &script]).output().1, "ran\n");
+    assert_eq!(Run::new(without, &["sh", "-c", &script]).output().1, "ran\n");
     // The same holds behind an interpreter line.
     let script = run.file("script");
     std::fs::write(&script, format!("#!{program}\n")).expect("written");
     let executable = rustix::fs::Mode::from_raw_mode(0o755);
     rustix::fs::chmod(&script, executable).expect("chmod");
-    assert_eq!(Run::new(&[], &[script.to_str().expect("text")]).output().0, 125);
+    assert_eq!(Run::new(without, &[script.to_str().expect("text")]).output().0, 125);
     // A 32-bit program: the header of this one with its class changed.
     let mut bytes = std::fs::read(&program).expect("read");
     bytes[4] = 1;

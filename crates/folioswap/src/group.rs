@@ -141,7 +141,8 @@ impl GroupBuilder {
             None => parent.permitted(),
         };
         let devices = parent.devices_again(permitted)?;
-        let parts = Parts { limit, when_full: self.when_full, faults: self.faults, permitted, devices };
+        let Self { when_full, faults, .. } = self;
+        let parts = Parts { limit, when_full, faults, gate: parent.gate(), permitted, devices };
         Ok(Swap(Arc::new(Inner::new(Arc::clone(&parent.tree), Some(Arc::clone(parent)), parts)?)))
     }
 }

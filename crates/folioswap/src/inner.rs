@@ -1,6 +1,7 @@
 //! The state that a swap and its regions share: the engines, and the limits that hold for them.
 
 use crate::device::Prepared;
+use crate::gate::{self, Gate};
 use crate::mapping::process;
 use crate::overcommit::{Overcommit, WhenFull};
 use crate::pager::{Descriptors, GroupRegistration, Owners, Pager, SwapTree};
@@ -9,6 +10,7 @@ use crate::{Error, FaultMode, LEAST_LIMIT, sigbus};
 use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
 use folioswap_pager::engine::Engine;
+use folioswap_pager::engine::holds::Gate as Calls;
 use folioswap_pager::kernel::uffd::{Faults, Origins, Userfault};
 use folioswap_policy::tiers;
 use folioswap_slots::DeviceMask;
@@ -38,6 +40,7 @@ pub(crate) struct Parts {
     pub(crate) limit: u64,
     pub(crate) when_full: WhenFull,
     pub(crate) faults: ServedBy,
+    pub(crate) gate: Gate,
     pub(crate) permitted: DeviceMask,
     /// All devices, by number; those that are not permitted come without a file.
     pub(crate) devices: Vec<Prepared>,
@@ -65,7 +68,8 @@ pub(crate) struct Inner {
     permitted: DeviceMask,
     /// Each device with its descriptor, if it has one, in the table of the granting thread.
     devices: Vec<(DeviceDescription, RawFd)>,
-    origins: Origins,
+    gate: Gate,
+    served: Served,
     process: u32,
     pub(crate) closed: AtomicBool,
     pinned_bytes: AtomicU64,
@@ -79,7 +83,7 @@ pub(crate) struct Inner {
 impl Inner {
     /// Starts the engines.
     pub(crate) fn new(tree: Arc<SwapTree>, parent: Option<Arc<Inner>>, parts: Parts) -> Result<Self, Error> {
-        let Parts { limit, when_full, faults, permitted, devices } = parts;
+        let Parts { limit, when_full, faults, gate, permitted, devices } = parts;
         let registration = match &parent {
             Some(parent) => {
                 let registration =
@@ -100,10 +104,30 @@ impl Inner {
         let described: Vec<_> =
             devices.iter().map(|device| (device.description, descriptor(device))).collect();
         let thrashing = Arc::new(Thrashing::default());
-        let start = |faults| start(&tree, owners.clone(), &thrashing, &described, permitted, faults);
+        let start = |faults| {
+            let (opened, origins) = open_files(faults)?;
+            let calls = match gate.chosen() {
+                Gate::Never => None,
+                Gate::Auto if origins == Origins::All => None,
+                Gate::Auto | Gate::Always => gate::stand(),
+            };
+            if calls.is_some() {
+                gate::limit(limit);
+            }
+            let descriptors = Descriptors {
+                faults,
+                calls,
+                userfault: opened[0].as_raw_fd(),
+                pagemap: opened[1].as_raw_fd(),
+                devices: described.to_vec(),
+                permitted,
+            };
+            let pager = Pager::start(&tree, owners.clone(), &thrashing, descriptors)?;
+            Ok::<_, Error>((pager, Vec::from(opened), Served { origins, calls }))
+        };
         // The engine's threads have copies of all descriptors. Where threads of the program serve
         // faults, the program's copies stay open too; otherwise they are closed with `opened`.
-        let (pager, opened, origins) = start(Faults::Messages)?;
+        let (pager, opened, served) = start(Faults::Messages)?;
         drop(opened);
         let (mut signals, mut kept) = (None, Vec::new());
         if faults == ServedBy::Both {
@@ -123,7 +147,8 @@ impl Inner {
             thrashing,
             permitted,
             devices: described,
-            origins,
+            gate,
+            served,
             process: process(),
             closed: AtomicBool::new(false),
             pinned_bytes: AtomicU64::new(0),
@@ -192,6 +217,9 @@ impl Inner {
             return Err(Error::LimitTooSmall { given: limit, least });
         }
         self.limit.store(limit, Relaxed);
+        if self.calls_hold() {
+            gate::limit(limit);
+        }
         self.tree.memory.writer().set_limit_of(self.group(), limit);
         self.wake_evictors();
         Ok(())
@@ -291,8 +319,19 @@ impl Inner {
         [Some(&self.pager), self.signals.as_ref()].into_iter().flatten().map(Pager::engine)
     }
 
-    pub(crate) fn serves_system_calls(&self) -> bool {
-        self.origins == Origins::All
+    /// Whether system calls work on regions whose faults are served like this.
+    pub(crate) fn serves_system_calls(&self, mode: FaultMode) -> bool {
+        self.calls_hold() || mode == FaultMode::HandlerThreads && self.served.origins == Origins::All
+    }
+
+    /// Whether system calls hold what they use of regions.
+    pub(crate) fn calls_hold(&self) -> bool {
+        self.served.calls.is_some()
+    }
+
+    /// Returns whether the library may stand before system calls.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate
     }
 
     /// Checks that the tables of a region of `bytes` would leave enough of the limit to work with.
@@ -307,15 +346,16 @@ impl Inner {
     }
 }
 
-/// Starts an engine. Also returns the descriptors that were opened for it.
-fn start(
-    tree: &Arc<SwapTree>,
-    owners: Owners,
-    thrashing: &Arc<Thrashing>,
-    devices: &[(DeviceDescription, RawFd)],
-    permitted: DeviceMask,
-    faults: Faults,
-) -> Result<(Pager, Vec<OwnedFd>, Origins), Error> {
+/// Which system calls work on memory that is away.
+struct Served {
+    /// Those whose faults the kernel tells of.
+    origins: Origins,
+    /// Those that hold what they use, if any do.
+    calls: Option<&'static Calls>,
+}
+
+/// Opens what an engine needs: a userfaultfd, and the page map.
+fn open_files(faults: Faults) -> Result<([OwnedFd; 2], Origins), Error> {
     let (userfault, origins) = Userfault::open_embedded(faults).map_err(|errno| match errno {
         Errno::PERM | Errno::ACCESS => Error::NoUserfault(errno),
         Errno::INVAL | Errno::NOSYS => Error::OldKernel(errno),
@@ -325,13 +365,5 @@ fn start(
     let userfault = unsafe { OwnedFd::from_raw_fd(userfault.0) };
     let pagemap = open("/proc/thread-self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::system("opening /proc/thread-self/pagemap"))?;
-    let descriptors = Descriptors {
-        faults,
-        userfault: userfault.as_raw_fd(),
-        pagemap: pagemap.as_raw_fd(),
-        devices: devices.to_vec(),
-        permitted,
-    };
-    let pager = Pager::start(tree, owners, thrashing, descriptors)?;
-    Ok((pager, vec![userfault, pagemap], origins))
+    Ok(([userfault, pagemap], origins))
 }

@@ -31,7 +31,7 @@
 //! | What happens when every device is full? | [`WhenFull`] |
 //! | How do I give advice, pin, clone or grow memory? | [`Region`] |
 //! | How long are raw pointers into a region valid? | [`Region`], [`Region::base`] |
-//! | Do read(2) and write(2) work on a region? | [`Swap::serves_system_calls`]; [`Region::read_from`] and [`Region::write_to`] always do |
+//! | Do read(2) and write(2) work on a region? | [`Swap::serves_system_calls`], [`Gate`]; [`Region::read_from`] and [`Region::write_to`] always do |
 //! | What does a forked child see? | [`Swap`] |
 //! | Which thread serves a fault? | [`FaultMode`] |
 //! | How do I put a limit within a limit? | [`Swap::group`] |
@@ -43,10 +43,11 @@
 //!
 //! A system call on a region, such as read(2) into it, may fault in kernel mode. userfaultfd serves
 //! such faults only for a process with CAP_SYS_PTRACE, with access to `/dev/userfaultfd`, or where
-//! the sysctl `vm.unprivileged_userfaultfd` is 1. Without any of these the swap is made all the
-//! same, and [`Swap::serves_system_calls`] returns false: a system call on memory that is swapped
-//! out then fails with EFAULT, never with wrong bytes, unless the range is pinned.
-//! [`Region::read_from`] and [`Region::write_to`] pin piece by piece. A container's seccomp filter
+//! the sysctl `vm.unprivileged_userfaultfd` is 1. Without any of these the [`Gate`] makes the calls
+//! of the C library work. Where it may not, or cannot, [`Swap::serves_system_calls`] returns false:
+//! a system call on memory that is swapped out then fails with EFAULT, never with wrong bytes,
+//! unless the range is pinned. [`Region::read_from`] and [`Region::write_to`] pin piece by piece. A
+//! container's seccomp filter
 //! may forbid userfaultfd altogether; [`SwapBuilder::build`] then returns [`Error::NoUserfault`].
 //!
 //! # Threads of the engine
@@ -65,6 +66,7 @@ mod clusters;
 mod device;
 mod device_text;
 mod error;
+mod gate;
 mod group;
 mod inner;
 mod mapping;
@@ -87,6 +89,7 @@ pub use allocator::RegionAllocator;
 pub use device::Device;
 pub use error::Error;
 pub use folioswap_policy::tiers::TiersError;
+pub use gate::Gate;
 pub use group::GroupBuilder;
 pub use overcommit::WhenFull;
 pub use pin::Pin;

@@ -15,8 +15,8 @@ use folioswap_group::devices::DeviceDescription;
 use folioswap_group::nested::WHOLE;
 use folioswap_group::protocol::{Kind, Message, OutOfMemory};
 use folioswap_pager::embed::embedding::Embedding;
-use folioswap_pager::engine::Engine;
-use folioswap_pager::engine::link;
+use folioswap_pager::engine::holds::Gate;
+use folioswap_pager::engine::{Engine, link};
 use folioswap_pager::kernel::futex::{self, Sharing};
 use folioswap_pager::kernel::sys::close_range;
 use folioswap_pager::kernel::uffd::{Faults, Userfault};
@@ -118,9 +118,11 @@ impl Drop for MemberRegistration {
 /// The groups that an engine belongs to, from the inside out, each with its reaction to being full.
 pub(crate) type Owners = Vec<(u32, Arc<Overcommit>)>;
 
-/// The descriptors that an engine's threads need, by number.
+/// The descriptors that an engine's threads need, by number, and what else it starts with.
 pub(crate) struct Descriptors {
     pub(crate) faults: Faults,
+    /// The gate, where system calls hold what they use.
+    pub(crate) calls: Option<&'static Gate>,
     pub(crate) userfault: RawFd,
     pub(crate) pagemap: RawFd,
     /// One for each device; -1 for a device without a file or one that is not permitted.
@@ -265,6 +267,7 @@ impl Threads {
             pagemap: self.descriptors.pagemap,
             devices: &self.descriptors.devices,
             permitted: self.descriptors.permitted,
+            calls: self.descriptors.calls,
         });
         let faults = self.descriptors.faults;
         if faults == Faults::Signals && engine.prepare_for_signals().is_err() {

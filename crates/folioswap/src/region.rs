@@ -4,7 +4,7 @@ use crate::inner::Inner;
 use crate::mapping::Mapping;
 use crate::pin::{Pin, Pins};
 use crate::sigbus::Registration;
-use crate::{Error, FaultMode, IntoBytes};
+use crate::{Error, FaultMode, IntoBytes, gate};
 use folioswap_devices::PAGE_SIZE;
 use folioswap_pager::embed::managed::Command;
 use folioswap_pager::engine::Engine;
@@ -85,6 +85,7 @@ impl Region {
         if self.mode == FaultMode::Sigbus {
             self.registration = Some(Registration::new(start, end, self.engine));
         }
+        gate::begin(self, start, end);
         self.engine.command(Command::Manage, start, end).map_err(Error::system("having memory managed"))
     }
 
@@ -112,17 +113,18 @@ impl Region {
     }
 
     /// Returns whether system calls work on memory of the region that is swapped out: as
-    /// [`crate::Swap::serves_system_calls`], and never with [`FaultMode::Sigbus`].
+    /// [`crate::Swap::serves_system_calls`], and with [`FaultMode::Sigbus`] only by the
+    /// [`Gate`](crate::Gate).
     ///
     /// ```
-    /// use folioswap::{FaultMode, Swap};
+    /// use folioswap::{FaultMode, Gate, Swap};
     ///
-    /// let swap = Swap::builder().limit("64M").sigbus().build()?;
+    /// let swap = Swap::builder().limit("64M").sigbus().gate(Gate::Never).build()?;
     /// assert!(!swap.region_with(1, FaultMode::Sigbus)?.serves_system_calls());
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn serves_system_calls(&self) -> bool {
-        self.mode == FaultMode::HandlerThreads && self.inner.serves_system_calls()
+        self.inner.serves_system_calls(self.mode)
     }
 
     /// Returns the address of the first byte, for raw pointers that threads share, such as a
@@ -400,6 +402,7 @@ impl Region {
         let length = length as usize;
         let bytes = length.next_multiple_of(PAGE_SIZE);
         if bytes > self.mapping.bytes() {
+            gate::end(self, self.mapping.address(), self.mapping.address() + self.mapping.bytes());
             // SAFETY: borrowed exclusively; raw pointers are documented to end here.
             let grown = unsafe { self.mapping.grow(bytes) };
             self.manage()?;
@@ -465,11 +468,13 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.mapping.is_of_this_process() {
+            let (start, bytes) = (self.mapping.address(), self.mapping.bytes());
+            gate::end(self, start, start + bytes);
             // Stored copies are freed while the region still owns the addresses, so that the
             // engine's accounting stays exact. The kernel waits for the engine in either call. If
             // this one fails for want of memory, munmap(2) does both.
             // SAFETY: the region is being dropped, so no one uses the memory any more.
-            let _ = unsafe { self.mapping.give_up(self.mapping.address(), self.mapping.bytes()) };
+            let _ = unsafe { self.mapping.give_up(start, bytes) };
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::overcommit::WhenFull;
 use crate::pager::SwapTree;
 use crate::size::show;
 use crate::thrashing::Notices;
-use crate::{Error, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
+use crate::{Error, Gate, GroupBuilder, IntoBytes, MemoryScope, Region, Statistics};
 use folioswap_devices::check_page_size;
 use folioswap_group::protocol::GROUP_VARIABLE;
 use folioswap_slots::DeviceMask;
@@ -39,7 +39,7 @@ pub enum FaultMode {
     /// [`SwapBuilder::sigbus`] has such regions.
     ///
     /// * A system call on memory that is swapped out fails with EFAULT, and a read(2) may be short:
-    ///   call [`Region::pin`] before it.
+    ///   call [`Region::pin`] before it, or let the [`Gate`] do it.
     /// * The engine installs the process's handler of SIGBUS, and calls the action that was
     ///   installed before for every signal that is not a fault in a region. A program that installs
     ///   a handler later must pass the engine's faults on in the same way. A thread that blocks
@@ -66,6 +66,7 @@ pub struct SwapBuilder {
     when_full: WhenFull,
     scope: MemoryScope,
     sigbus: bool,
+    gate: Gate,
     validates: bool,
 }
 
@@ -153,6 +154,22 @@ impl SwapBuilder {
         self
     }
 
+    /// Sets whether the library may stand before the system calls of the process, so that they work
+    /// on regions without privilege too. Without this call: [`Gate::Auto`].
+    ///
+    /// ```
+    /// use folioswap::{Gate, Swap};
+    ///
+    /// let swap = Swap::builder().limit("16M").gate(Gate::Always).build()?;
+    /// let mut region = swap.region("64M")?;
+    /// std::io::Read::read_exact(&mut std::fs::File::open("/dev/zero")?, region.as_mut_slice())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
     /// Has the engine check all its invariants from time to time, for tests. The counters
     /// `validations` and `violations` give the result.
     #[doc(hidden)]
@@ -191,7 +208,8 @@ impl SwapBuilder {
         let clusters = Mutex::new(Clusters::new(&devices));
         let tree = Arc::new(SwapTree { memory, clusters, membership: Mutex::new(()) });
         let faults = if self.sigbus { ServedBy::Both } else { ServedBy::Threads };
-        let parts = Parts { limit, when_full: self.when_full, faults, permitted: DeviceMask::ALL, devices };
+        let Self { when_full, gate, .. } = self;
+        let parts = Parts { limit, when_full, faults, gate, permitted: DeviceMask::ALL, devices };
         Ok(Swap(Arc::new(Inner::new(tree, None, parts)?)))
     }
 }
@@ -241,6 +259,7 @@ impl Swap {
             when_full: WhenFull::default(),
             scope: MemoryScope::default(),
             sigbus: false,
+            gate: Gate::default(),
             validates: false,
         }
     }
@@ -375,9 +394,9 @@ impl Swap {
     }
 
     /// Returns whether system calls, such as read(2) into a region and write(2) from it, work on
-    /// memory that is swapped out. They do not where the process has userfaultfd for faults of user
-    /// mode only, as without privilege: such a call fails with EFAULT, and a read(2) may be short.
-    /// [`Region::pin`] before the call makes it work.
+    /// memory that is swapped out. They do with privilege, and else by the [`Gate`], where the C
+    /// library makes them. Where they do not, such a call fails with EFAULT, and a read(2) may be
+    /// short. [`Region::pin`] before the call makes it work.
     ///
     /// ```
     /// let swap = folioswap::Swap::builder().limit("64M").build()?;
@@ -390,7 +409,7 @@ impl Swap {
     /// # Ok::<(), folioswap::Error>(())
     /// ```
     pub fn serves_system_calls(&self) -> bool {
-        self.0.serves_system_calls()
+        self.0.serves_system_calls(FaultMode::HandlerThreads)
     }
 
     /// Returns the figures of this moment.

@@ -60,7 +60,10 @@ mod measure {
     fn through(way: &Way, object: &str, program: &str) -> Command {
         let mut command = Command::new(program);
         if let Some(options) = way.options {
-            command.env("LD_PRELOAD", object).env("FOLIOSWAP_GATE", options);
+            command
+                .env("LD_PRELOAD", object)
+                .env("FOLIOSWAP_GATE", options)
+                .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         }
         command
     }

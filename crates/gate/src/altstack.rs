@@ -6,6 +6,7 @@
 
 use crate::call::answer;
 use crate::entry::Path;
+use crate::hooks;
 use crate::kernel::{Errno, Readable, call, read_words, thread_id, write_words};
 use crate::slot::Frame;
 use core::sync::atomic::{
@@ -19,6 +20,8 @@ const AREA_BYTES: u64 = 64 << 10;
 const BATCH: u64 = 16;
 /// Areas that are known; threads beyond have no alternate stack of ours.
 const AREAS: usize = 4096;
+/// Places that are tried for a batch.
+const PLACES: u32 = 64;
 /// Bytes at the end of an area that are no stack.
 const HEADER_BYTES: u64 = 64;
 const TAKEN: u64 = 1;
@@ -66,7 +69,7 @@ impl Programs {
 
 /// Whether the kernel's alternate stack (address, flags, size) is an area of ours: no program has
 /// one that begins and ends so.
-fn is_ours([start, flags, bytes]: [u64; 3]) -> bool {
+pub(crate) fn is_ours([start, flags, bytes]: [u64; 3]) -> bool {
     start.is_multiple_of(AREA_BYTES)
         && bytes == AREA_BYTES - HEADER_BYTES
         && flags as u32 as u64 & DISABLE == 0
@@ -167,9 +170,19 @@ fn map_more() -> Option<()> {
     }
     let bytes = (BATCH + 1) * AREA_BYTES;
     let protection = (raw::PROT_READ | raw::PROT_WRITE) as u64;
-    let flags = (raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE) as u64;
-    // SAFETY: maps new memory.
-    let mapped = unsafe { call(raw::__NR_mmap, [0, bytes, protection, flags, u64::MAX, 0]) }.ok()?;
+    let flags = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE;
+    let map = |at, flags: u32| {
+        // SAFETY: maps new memory.
+        unsafe { call(raw::__NR_mmap, [at, bytes, protection, flags as u64, u64::MAX, 0]) }
+    };
+    let mapped = match hooks::PLACE.get() {
+        None => map(0, flags).ok()?,
+        // Something may lie there already.
+        Some(place) => (0..PLACES).find_map(|_| match place(bytes) {
+            0 => None,
+            at => map(at, flags | raw::MAP_FIXED_NOREPLACE).ok(),
+        })?,
+    };
     let first = mapped.next_multiple_of(AREA_BYTES);
     let mut places = ALL.iter();
     for number in 0..BATCH {

@@ -3,12 +3,12 @@
 use crate::entry::{NUMBERS, Path, SLOW, Slot};
 use crate::kernel::Errno;
 use crate::slot::Frame;
-use crate::{altstack, confined, hooks, pins, process, rewrite, signals, slot, table};
+use crate::{altstack, confined, hooks, inside, pieces, pins, process, rewrite, signals, slot, table};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw, prctl};
 
 /// Numbers whose calls the gate always looks at.
-const LOOKED_AT: [u32; 38] = [
+const LOOKED_AT: [u32; 39] = [
     raw::__NR_rt_sigaction,
     raw::__NR_rt_sigprocmask,
     raw::__NR_rt_sigreturn,
@@ -47,6 +47,7 @@ const LOOKED_AT: [u32; 38] = [
     raw::__NR_rt_sigtimedwait,
     raw::__NR_sigaltstack,
     raw::__NR_seccomp,
+    raw::__NR_rseq,
 ];
 
 /// Chooses the calls that take the slow path. To be called before the first thread is armed.
@@ -54,6 +55,11 @@ pub(crate) fn choose_slow_calls() {
     for number in LOOKED_AT {
         if let Some(slow) = SLOW.get(number as usize) {
             slow.store(1, Relaxed);
+        }
+    }
+    if hooks::KERNEL_WRITES.get().is_some() {
+        for number in [raw::__NR_set_tid_address, raw::__NR_set_robust_list] {
+            SLOW[number as usize].store(1, Relaxed);
         }
     }
     if hooks::MANAGED.get().is_some() {
@@ -66,15 +72,28 @@ pub(crate) fn choose_slow_calls() {
     const { assert!(NUMBERS > raw::__NR_futex_requeue as usize) };
 }
 
-/// Decides how a call goes on, and prepares its arguments.
-pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
+/// Decides how a call goes on, and prepares its arguments. Inside a program a thread may be
+/// cancelled here (pthread_cancel), which unwinds: nothing on this path needs to be dropped.
+pub(crate) extern "C-unwind" fn before(frame: &mut Frame) -> Path {
     frame.is_masked = 0;
     frame.is_made = 0;
     frame.holds_text = 0;
-    if slot::index_of(frame).is_none() {
+    if slot::index_of(frame).is_none() && !inside::is_on() {
         slot::none_was_free(frame);
     }
+    frame.hold = pins::Hold::Nothing;
+    if inside::is_on() && pins::nothing_is_managed() {
+        return Path::Ordinary;
+    }
+    if let Some(word) = pieces::make(frame) {
+        frame.call[0] = word;
+        frame.is_made = 1;
+        return Path::Answered;
+    }
     pins::hold(frame);
+    if inside::is_on() {
+        return Path::Ordinary;
+    }
     // The kernel takes a number and `int` arguments as 32 bits.
     match frame.saved[0] as u32 {
         raw::__NR_rt_sigreturn => signals::before_return(frame),
@@ -89,6 +108,13 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
         raw::__NR_prctl => before_prctl(frame),
         raw::__NR_seccomp => before_confinement(frame),
         raw::__NR_sigaltstack => altstack::before_altstack(frame),
+        // The kernel would write to the area whenever it schedules the thread, and use the buffers
+        // of requests after the call.
+        raw::__NR_rseq | raw::__NR_io_setup if hooks::MANAGED.get().is_some() => {
+            answer(frame, Err(Errno(errno::ENOSYS as u16)))
+        }
+        raw::__NR_set_tid_address => told_of(frame, size_of::<u32>() as u64),
+        raw::__NR_set_robust_list | raw::__NR_rseq => told_of(frame, frame.saved[2]),
         raw::__NR_mmap
         | raw::__NR_munmap
         | raw::__NR_mremap
@@ -117,6 +143,12 @@ pub(crate) extern "C" fn before(frame: &mut Frame) -> Path {
     }
 }
 
+/// A call that names memory which the kernel will write later.
+fn told_of(frame: &Frame, bytes: u64) -> Path {
+    hooks::kernel_writes(frame.saved[1], bytes);
+    Path::Ordinary
+}
+
 /// The thread, or the process, does not come back from the kernel.
 fn before_end(frame: &mut Frame) -> Path {
     pins::release(frame);
@@ -125,8 +157,12 @@ fn before_end(frame: &mut Frame) -> Path {
 }
 
 /// Completes a call that went to the kernel; its result is in `call[0]`.
-pub(crate) extern "C" fn after(frame: &mut Frame) -> Slot {
+pub(crate) extern "C-unwind" fn after(frame: &mut Frame) -> Slot {
     frame.is_made = 1;
+    if inside::is_on() {
+        pins::release(frame);
+        return Slot::Free;
+    }
     if !process::is_child(frame) {
         pins::release(frame);
     }
@@ -157,17 +193,25 @@ fn before_prctl(frame: &mut Frame) -> Path {
 /// Whether the call puts a filter before all further calls of the thread.
 fn confines(frame: &Frame) -> bool {
     const SET_MODE_FILTER: u32 = 1;
+    const STRICT: u64 = 1;
+    // Without a filter the call is a question, which the kernel answers with EFAULT.
     match frame.saved[0] as u32 {
-        raw::__NR_prctl => frame.saved[1] as u32 == prctl::PR_SET_SECCOMP,
-        raw::__NR_seccomp => frame.saved[1] as u32 <= SET_MODE_FILTER,
+        raw::__NR_prctl => {
+            frame.saved[1] as u32 == prctl::PR_SET_SECCOMP
+                && (frame.saved[2] == STRICT || frame.saved[3] != 0)
+        }
+        raw::__NR_seccomp => {
+            frame.saved[1] as u32 == 0 || frame.saved[1] as u32 == SET_MODE_FILTER && frame.saved[3] != 0
+        }
         _ => false,
     }
 }
 
 fn before_confinement(frame: &mut Frame) -> Path {
     if confines(frame) {
-        confined::begin();
+        // While the pager brings memory back, new threads are armed as before.
         hooks::report(hooks::Incident::Confined, frame.saved[0]);
+        confined::begin();
     }
     Path::Ordinary
 }
@@ -175,6 +219,9 @@ fn before_confinement(frame: &mut Frame) -> Path {
 fn after_confinement(frame: &Frame) {
     if confines(frame) && crate::kernel::outcome(frame.call[0]).is_err() {
         confined::refused();
+        if !confined::is_confined() {
+            hooks::report(hooks::Incident::NotConfined, frame.saved[0]);
+        }
     }
 }
 

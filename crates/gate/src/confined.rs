@@ -19,3 +19,13 @@ pub(crate) fn begin() {
 pub(crate) fn refused() {
     FILTERS.fetch_sub(1, SeqCst);
 }
+
+/// How many there are.
+pub(crate) fn filters() -> u64 {
+    FILTERS.load(SeqCst).into()
+}
+
+/// Sets their number, in the parent of a vfork: its child's filters are not its own.
+pub(crate) fn set_filters(filters: u64) {
+    FILTERS.store(filters as u32, SeqCst);
+}

@@ -8,9 +8,8 @@
 //! which every filter of calls allows. That of the handler finds the copy.
 
 use crate::context::{self, Context, RAX, RBX, RDI, RDX, RIP, RSI, RSP};
-use crate::kernel::call;
-use crate::signals::{ACTIONS, SIGSYS_BIT};
-use crate::{altstack, entry, slot};
+use crate::signals::{ACTIONS, SIGSYS_BIT, delivered, guarded_now, guarding, is_guarded, kernels_action};
+use crate::{altstack, entry, slot, touch};
 use linux_raw_sys::{errno, general as raw};
 
 /// Bytes of the floating point state before what the processor adds, and where its size is.
@@ -53,10 +52,25 @@ pub(crate) extern "C" fn deliver(
     way: &mut Way,
 ) -> u64 {
     let Some(kept) = ACTIONS.get(signal.wrapping_sub(1) as usize) else { return frame };
+    if let Some(failed) = touch::failed_at(context.registers[RIP]).filter(|_| signal == raw::SIGSEGV) {
+        context.registers[RIP] = failed;
+        return frame;
+    }
+    // The kernel's frame begins with the restorer, which is ours where the program has no handler.
+    // SAFETY: the kernel has written the frame.
+    let is_guard = is_guarded(signal) && unsafe { (frame as *const u64).read() } == entry::restorer();
+    if is_guard && let Some(none) = guarded_now() {
+        // SAFETY: the kernel has written the code of the signal, as its third word.
+        do_default(signal, none, unsafe { ((info + 8) as *const i32).read() });
+        return frame;
+    }
     let [handler, flags, _, blocked] = kept.read();
     if handler <= 1 {
         // There is none any more.
         return frame;
+    }
+    if is_guarded(signal) && flags & raw::SA_RESETHAND as u64 != 0 {
+        let _ = kernels_action(signal, Some(&guarding(0)));
     }
     let gate_frame = frame_of(context);
     let mut mask = mask_before(context, gate_frame) | blocked;
@@ -168,6 +182,53 @@ fn mask_before(context: &Context, frame: Option<*mut slot::Frame>) -> u64 {
     }
 }
 
+/// Does what the kernel would have done, had it our handler not: the signal comes again, by itself
+/// where the thread has raised it, and ends the process.
+fn do_default(signal: u32, handler: u64, code: i32) {
+    const IGNORES: u64 = 1;
+    let is_sent = code <= 0;
+    if is_sent && handler == IGNORES {
+        return;
+    }
+    let _ = kernels_action(signal, Some(&[0; 4]));
+    if is_sent {
+        // It is blocked until the frame is left.
+        crate::kernel::raise(signal);
+    }
+}
+
+/// Copies the frame that rt_sigreturn is about to read to the thread's alternate stack, which no
+/// pager takes; its context is at this address, and at the one that is returned. All signals are
+/// blocked then, until the kernel sets the frame's mask.
+pub(crate) fn bring_home(at: u64) -> u64 {
+    let stack = altstack::of_kernel();
+    if !altstack::is_ours(stack) || altstack::is_within(stack, at) {
+        return at;
+    }
+    crate::kernel::set_mask(!0);
+    // SAFETY: the kernel is about to read the context there.
+    let mut context = unsafe { (at as *const Context).read() };
+    let mut top = stack[0] + stack[2];
+    if context.floating != 0 {
+        let bytes = floating_end(context.floating) - context.floating;
+        if bytes > stack[2] / 2 {
+            // No processor has so much: the kernel is to refuse it.
+            return at;
+        }
+        top = (top - bytes) & !(ALIGNMENT - 1);
+        // SAFETY: the kernel is about to read the state; the thread does not use its alternate
+        // stack, and no signal arrives there.
+        unsafe {
+            core::ptr::copy_nonoverlapping(context.floating as *const u8, top as *mut u8, bytes as usize);
+        }
+        context.floating = top;
+    }
+    let home = (top - size_of::<Context>() as u64) & !(ALIGNMENT - 1);
+    // SAFETY: as above; it lies below the state.
+    unsafe { (home as *mut Context).write(context) };
+    home
+}
+
 /// The end of the floating point state at an address.
 fn floating_end(at: u64) -> u64 {
     if at == 0 {
@@ -181,17 +242,15 @@ fn floating_end(at: u64) -> u64 {
 /// Leads the signals for which the program has handlers already to [`deliver`]. While there is one
 /// thread.
 pub(crate) fn take_over_handlers() {
-    for signal in 1..=64u64 {
-        let mut action = [0u64; 4];
-        let words = [signal, 0, action.as_mut_ptr() as u64, 8, 0, 0];
-        // SAFETY: writes one action.
-        let read = unsafe { call(raw::__NR_rt_sigaction, words) };
-        if read.is_err() || action[0] <= 1 || signal as u32 == raw::SIGSYS {
-            continue;
+    for signal in (1..=64).filter(|signal| *signal != raw::SIGSYS) {
+        let Ok(action) = kernels_action(signal, None) else { continue };
+        let has_handler = action[0] > 1;
+        if has_handler {
+            ACTIONS[signal as usize - 1].write(action);
         }
-        ACTIONS[signal as usize - 1].write(action);
-        let ours = crate::signals::delivered(action);
-        // SAFETY: reads one action.
-        let _ = unsafe { call(raw::__NR_rt_sigaction, [signal, ours.as_ptr() as u64, 0, 8, 0, 0]) };
+        if has_handler || is_guarded(signal) {
+            let ours = if has_handler { delivered(signal, action) } else { guarding(action[0]) };
+            let _ = kernels_action(signal, Some(&ours));
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::context::{Context, R11, RAX, RCX, RIP, RSP};
 use crate::kernel::{Errno, call, set_mask};
-use crate::signals::{Action, SIGSYS_BIT, of_sigsys};
+use crate::signals::{Action, SA_RESTORER, SIGSYS_BIT, kernels_action, of_sigsys};
 use crate::{altstack, call as calls, delivery, entry, figures, hooks, rewrite, slot};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,6 @@ const FROM_DISPATCH: i32 = 2;
 const SENT_BY_KERNEL: i32 = 1;
 /// The architecture word of 32-bit calls.
 const ARCH_I386: u32 = 0x4000_0003;
-const SA_RESTORER: u64 = 0x0400_0000;
 const SIG_IGN: u64 = 1;
 
 unsafe extern "C" {
@@ -73,22 +72,7 @@ pub fn prepare() -> Result<(), Errno> {
 pub(crate) fn install_handler() -> Result<Action, Errno> {
     let flags = raw::SA_ONSTACK | raw::SA_NODEFER | raw::SA_RESTART | raw::SA_SIGINFO;
     let action: Action = [entry::address_of!(on_sigsys), flags as u64 | SA_RESTORER, entry::restorer(), !0];
-    set_action(&action)
-}
-
-/// Sets the kernel's action for SIGSYS.
-pub(crate) fn set_action(action: &Action) -> Result<Action, Errno> {
-    let mut before: Action = [0; 4];
-    let arguments = [
-        raw::SIGSYS as u64,
-        action.as_ptr() as u64,
-        before.as_mut_ptr() as u64,
-        size_of::<u64>() as u64,
-        0,
-        0,
-    ];
-    // SAFETY: reads and writes one action each.
-    unsafe { call(raw::__NR_rt_sigaction, arguments) }.map(|_| before)
+    kernels_action(raw::SIGSYS, Some(&action))
 }
 
 /// The addresses from which calls are let through, where [`let_through`] has set them.
@@ -188,11 +172,6 @@ fn forward(signal: i32, info: &mut Info, context: &mut Context) {
 
 /// The default action: the process ends by SIGSYS once the handler has returned.
 fn end_by_default() {
-    let _ = set_action(&[0; 4]);
-    // SAFETY: sends a signal to the calling thread.
-    unsafe {
-        let process = call(raw::__NR_getpid, [0; 6]).unwrap_or(0);
-        let thread = crate::kernel::thread_id() as u64;
-        let _ = call(raw::__NR_tgkill, [process, thread, raw::SIGSYS as u64, 0, 0, 0]);
-    }
+    let _ = kernels_action(raw::SIGSYS, Some(&[0; 4]));
+    crate::kernel::raise(raw::SIGSYS);
 }

@@ -16,8 +16,15 @@
 //! Every `syscall` instruction of the gate lies between [`begin`] and [`end`], the range from
 //! which Syscall User Dispatch lets calls through.
 
+mod labels;
+
+pub(crate) use labels::{
+    PUSHED, begin, begun, delivery, end, legacy, made, made_at_once, restorer, thread_end,
+};
+
 use crate::slot::{self, place};
 use core::arch::{asm, global_asm};
+use core::sync::atomic::AtomicU8;
 
 /// Registers of a call in the order of the kernel's convention: number, then six arguments.
 pub(crate) type Registers = [u64; 7];
@@ -51,9 +58,17 @@ pub(crate) enum Slot {
 /// Numbers below this have a byte in [`SLOW`]; larger ones always take the slow path.
 pub(crate) const NUMBERS: usize = 512;
 
-/// For each number: 0, and the entry makes the call at once; or 1, and the slow path looks at it.
-pub(crate) static SLOW: [core::sync::atomic::AtomicU8; NUMBERS] =
-    [const { core::sync::atomic::AtomicU8::new(0) }; NUMBERS];
+/// For each number: 0, and the entry makes the call at once; 1, and the slow path looks at it; or
+/// [`AT_SITE`].
+pub(crate) static SLOW: [AtomicU8; NUMBERS] = [const { AtomicU8::new(0) }; NUMBERS];
+
+/// The call is made by the `syscall` of the site's trampoline, which needs no stack: only where
+/// every call comes from a trampoline, and no dispatch is on.
+pub(crate) const AT_SITE: u8 = 2;
+
+/// 1 where the frames of calls lie on their threads' stacks, and not in slots: signals that arrive
+/// during a call do so on that stack.
+pub(crate) static ON_STACK: AtomicU8 = AtomicU8::new(0);
 
 /// The address of a label. Code that names it another way would need a relocation.
 macro_rules! address {
@@ -61,11 +76,12 @@ macro_rules! address {
         let address: u64;
         // SAFETY: computes an address.
         unsafe {
-            asm!(concat!("lea {}, [rip + ", $label, "]"), out(reg) address, options(pure, nomem, nostack));
+            core::arch::asm!(concat!("lea {}, [rip + ", $label, "]"), out(reg) address, options(pure, nomem, nostack));
         }
         address
     }};
 }
+pub(crate) use address;
 
 /// The address of a function, likewise.
 macro_rules! address_of {
@@ -81,67 +97,6 @@ macro_rules! address_of {
     }};
 }
 pub(crate) use address_of;
-
-/// The entry, and the first byte of the range from which calls are let through.
-pub(crate) fn begin() -> u64 {
-    address!("folioswap_gate_begin")
-}
-
-/// The byte behind that range.
-pub(crate) fn end() -> u64 {
-    address!("folioswap_gate_end")
-}
-
-/// The entry for `int $0x80`: the return address is on the stack, below the red zone.
-pub(crate) fn legacy() -> u64 {
-    address!("folioswap_gate_legacy")
-}
-
-/// The restorer of the gate's own handler.
-pub(crate) fn restorer() -> u64 {
-    address!("folioswap_gate_restorer")
-}
-
-/// Where a thread ends that may have no stack any more.
-pub(crate) fn thread_end() -> u64 {
-    address!("folioswap_gate_thread_end")
-}
-
-/// The handler that the kernel has for each signal for which the program has one.
-pub(crate) fn delivery() -> u64 {
-    address!("folioswap_gate_delivery")
-}
-
-/// Where the slow path goes on after the kernel's part of an ordinary call: in this range, and at
-/// the `syscall` before it, `rbx` has the frame; `rax` has the result.
-pub(crate) fn made() -> core::ops::Range<u64> {
-    address!("folioswap_gate_made")..address!("folioswap_gate_made_end")
-}
-
-/// Where a call goes on that nothing looks at: the stack has the site, and where the thread goes
-/// on.
-pub(crate) fn made_at_once() -> u64 {
-    address!("folioswap_gate_made_at_once")
-}
-
-/// Whether a thread with this program counter has begun a call and done nothing of it: it has no
-/// slot yet. Then, how many bytes below the program's stack pointer its own is.
-pub(crate) fn begun(counter: u64) -> Option<u64> {
-    // Of the first instructions, by their lengths: the red zone is left, then three words are
-    // pushed.
-    const PUSHES: [(u64, u64); 4] = [(0, 0), (5, 128), (6, 136), (8, PUSHED - 8)];
-    let first = counter.wrapping_sub(begin());
-    if let Some((_, below)) = PUSHES.iter().find(|(at, _)| *at == first) {
-        return Some(*below);
-    }
-    let fast = address!("folioswap_gate_pushed")..=address!("folioswap_gate_at_once");
-    let slow = address!("folioswap_gate_slow")..=address!("folioswap_gate_claim");
-    (fast.contains(&counter) || slow.contains(&counter)).then_some(PUSHED)
-}
-
-/// Bytes below the program's stack pointer once the flags are pushed: they come first, then the
-/// address behind the site.
-pub(crate) const PUSHED: u64 = 152;
 
 /// Makes a system call from within the range that is let through.
 ///
@@ -270,7 +225,7 @@ folioswap_gate_pushed:
     jae 20f
     lea r11, [rip + {slow}]
     cmp byte ptr [r11 + rcx], 0
-    jne 20f
+    jne 19f
 folioswap_gate_at_once:
     popfq
     .cfi_adjust_cfa_offset -8
@@ -283,10 +238,15 @@ folioswap_gate_made_at_once:
     jmp rcx
 
 folioswap_gate_slow:
-20: # The slow path: a slot, or room on this stack where all are taken.
+19:
     .cfi_def_cfa_offset 152
     .cfi_offset rip, -144
+    cmp byte ptr [r11 + rcx], {AT_SITE}
+    je 70f
+20: # The slow path: a slot, or room on this stack where all are taken.
     cld
+    cmp byte ptr [rip + {on_stack}], 0
+    jne 24f
     mov rcx, rsp
     shr rcx, 12
     and ecx, {FIRST} - 1
@@ -300,7 +260,9 @@ folioswap_gate_claim:
     add r11, {SLOT_BYTES}
     dec ecx
     jnz 21b
-    lea rcx, [rsp + 152]
+24: lea rcx, [rsp + 152]
+    .cfi_remember_state
+    .cfi_def_cfa rcx, 0
     lea r11, [rsp - {BYTES}]
     and r11, -64
     mov rsp, r11
@@ -308,8 +270,10 @@ folioswap_gate_claim:
     mov qword ptr [r11 + {INTERRUPTED}], 0
     mov [r11 + {CALL_STACK}], r11
     jmp 23f
+    .cfi_restore_state
 22: add dword ptr [r11], {CLAIM}
     lea rcx, [rsp + 152]
+    .cfi_def_cfa rcx, 0
     mov [r11 + {CALL_STACK}], rcx
 23: mov [r11 + {STACK}], rcx
     mov [r11 + {RBX}], rbx
@@ -392,6 +356,22 @@ folioswap_gate_made_end:
     mov byte ptr [rbx], 0
     syscall
     ud2
+
+70: # Back to the trampoline, whose own syscall makes the call: two bytes before where it goes on.
+    .cfi_def_cfa rsp, 152
+    .cfi_offset rip, -144
+    .cfi_same_value rbx
+    popfq
+    .cfi_adjust_cfa_offset -8
+    pop r11
+    .cfi_adjust_cfa_offset -8
+    .cfi_register rip, r11
+    pop rcx
+    .cfi_adjust_cfa_offset -8
+    lea rsp, [rsp + 128]
+    .cfi_adjust_cfa_offset -128
+    lea rcx, [rcx - 2]
+    jmp rcx
     .cfi_endproc
 
     # The same from a site that trapped: there may be no stack. rdi has the status.
@@ -453,6 +433,8 @@ folioswap_gate_end:
     "#,
     numbers = const NUMBERS,
     slow = sym SLOW,
+    AT_SITE = const AT_SITE,
+    on_stack = sym ON_STACK,
     table = sym slot::TABLE,
     FIRST = const slot::FIRST,
     SLOTS = const slot::SLOTS,

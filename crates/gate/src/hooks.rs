@@ -51,18 +51,30 @@ pub enum Incident {
     /// The program is about to put a filter before its own calls: nothing is rewritten any more,
     /// and the calls of its new threads are not seen.
     Confined = 3,
+    /// The kernel has refused that filter.
+    NotConfined = 4,
 }
 
-/// Whether a page may be away.
+/// Whether pages may be away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u64)]
 pub enum Managed {
-    /// It is not the pager's: nothing touches it.
+    /// They are not the pager's: nothing touches them.
     No = 0,
-    /// It is, and may be read.
+    /// They are, and may be read.
     Readable = 1,
-    /// It is, and may be written.
+    /// They are, and may be written.
     Writable = 2,
+}
+
+/// Pages of one kind, side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Run {
+    /// What is true of them.
+    pub managed: Managed,
+    /// The page behind the last, by its number.
+    pub end: u64,
 }
 
 /// A call for mappings: its number and arguments. The hook makes it, by [`make_call`].
@@ -77,21 +89,41 @@ pub static FORK_PARENT: Hook<extern "C" fn(i64)> = Hook::none();
 pub static FORK_CHILD: Hook<extern "C" fn()> = Hook::none();
 /// Runs in a new thread, or in a process that shares the memory, before any code of the program.
 pub static THREAD_CREATED: Hook<extern "C" fn()> = Hook::none();
-/// Runs before execve(2) and execveat(2).
-pub static BEFORE_EXEC: Hook<extern "C" fn()> = Hook::none();
-/// Runs when an exec has failed.
-pub static EXEC_FAILED: Hook<extern "C" fn()> = Hook::none();
+/// Runs before execve(2) and execveat(2), with the call's number and arguments. Its answer is for
+/// [`EXEC_FAILED`]: the child of a vfork has its parent's memory, and keeps nothing there.
+pub static BEFORE_EXEC: Hook<extern "C" fn(call: &[u64; 7]) -> u64> = Hook::none();
+/// Runs when an exec has failed, with the answer of [`BEFORE_EXEC`].
+pub static EXEC_FAILED: Hook<extern "C" fn(answer: u64)> = Hook::none();
 /// Makes, in the gate's place, or refuses: mmap, munmap, mremap, mprotect, pkey_mprotect, brk,
 /// madvise, process_madvise, shmat, shmdt, remap_file_pages, mlock, mlock2, mlockall, munlock,
 /// munlockall, and io_uring_setup, whose requests no call announces.
 pub static MAPPING: Hook<Mapping> = Hook::none();
-/// Says whether a page (by its number) is managed: it may be away, and a touch brings it back.
-/// Must be set before the gate is armed; calls hold what they use from then on.
-pub static MANAGED: Hook<extern "C" fn(page: u64) -> Managed> = Hook::none();
+/// Says whether a page (by its number) is managed, and those that follow it: they may be away, and
+/// a touch brings them back. Must be set before the gate is armed; calls hold what they use from
+/// then on, and what the kernel would use without a call is kept from it (`rseq`: ENOSYS).
+pub static MANAGED: Hook<fn(page: u64) -> Run> = Hook::none();
+/// Says how many bytes a call may hold at once: longer ones are made in pieces. Without the hook
+/// none are.
+pub static HELD_AT_ONCE: Hook<fn() -> u64> = Hook::none();
+/// Says where so many bytes of the gate's own may be mapped, which the pager leaves alone; 0:
+/// nowhere. Without the hook the kernel chooses.
+pub static PLACE: Hook<extern "C" fn(bytes: u64) -> u64> = Hook::none();
+/// Hears of memory that the kernel will write while no call is under way that names it, by its
+/// address and bytes: the word that a thread's end clears, a list of robust mutexes, an area for
+/// restartable sequences. Must be set before the gate is armed.
+pub static KERNEL_WRITES: Hook<extern "C" fn(address: u64, bytes: u64)> = Hook::none();
+/// Runs before exit(2), with all signals blocked, unless the program has confined itself.
+pub static THREAD_ENDS: Hook<extern "C" fn()> = Hook::none();
 /// Runs before exit_group(2).
 pub static LEAVING: Hook<extern "C" fn()> = Hook::none();
 /// Hears of what the gate refuses or does not know: the incident, and the call's number.
 pub static REPORT: Hook<extern "C" fn(Incident, u64)> = Hook::none();
+
+pub(crate) fn kernel_writes(address: u64, bytes: u64) {
+    if let Some(hook) = KERNEL_WRITES.get().filter(|_| address != 0) {
+        hook(address, bytes);
+    }
+}
 
 pub(crate) fn report(incident: Incident, number: u64) {
     if let Some(hook) = REPORT.get() {

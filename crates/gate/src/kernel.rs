@@ -39,6 +39,15 @@ pub(crate) fn thread_id() -> u32 {
     unsafe { call(raw::__NR_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
+/// Sends a signal to the calling thread.
+pub(crate) fn raise(signal: u32) {
+    // SAFETY: takes numbers only.
+    unsafe {
+        let process = call(raw::__NR_getpid, [0; 6]).unwrap_or(0);
+        let _ = call(raw::__NR_tgkill, [process, thread_id() as u64, signal as u64, 0, 0, 0]);
+    }
+}
+
 /// Sleeps for some 100 microseconds, where no filter of the program's may forbid it.
 pub(crate) fn sleep_a_little() {
     let time = [0u64, 50_000];
@@ -58,15 +67,18 @@ pub(crate) fn give_way() {
 
 /// Sets the mask of blocked signals; returns the one before.
 pub(crate) fn set_mask(mask: u64) -> u64 {
+    change_mask(raw::SIG_SETMASK, mask)
+}
+
+/// Takes signals out of the mask of blocked ones; returns the one before.
+pub(crate) fn unblock(signals: u64) -> u64 {
+    change_mask(raw::SIG_UNBLOCK, signals)
+}
+
+fn change_mask(how: u32, mask: u64) -> u64 {
     let mut before = 0u64;
-    let arguments = [
-        raw::SIG_SETMASK as u64,
-        &raw const mask as u64,
-        &raw mut before as u64,
-        size_of::<u64>() as u64,
-        0,
-        0,
-    ];
+    let arguments =
+        [how as u64, &raw const mask as u64, &raw mut before as u64, size_of::<u64>() as u64, 0, 0];
     // SAFETY: reads one word and writes one.
     let _ = unsafe { call(raw::__NR_rt_sigprocmask, arguments) };
     before
@@ -94,6 +106,16 @@ pub(crate) fn write_words<const COUNT: usize>(to: u64, words: &[u64; COUNT], her
     readable
 }
 
+/// Has the kernel read memory of this process; returns how many bytes could be read.
+fn read_remote(from: u64, to: &mut [u8]) -> Result<u64, Errno> {
+    let local = [to.as_mut_ptr() as u64, to.len() as u64];
+    let remote = [from, to.len() as u64];
+    // The process is named by this thread: the first one may have ended.
+    let arguments = [thread_id() as u64, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
+    // SAFETY: the kernel writes at most the slice's bytes.
+    unsafe { call(raw::__NR_process_vm_readv, arguments) }
+}
+
 /// The same for bytes.
 pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
     let last = from.wrapping_add((to.len() as u64).wrapping_sub(1));
@@ -103,12 +125,7 @@ pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
         unsafe { copy(from, to) };
         return Readable::Yes;
     }
-    let local = [to.as_mut_ptr() as u64, to.len() as u64];
-    let remote = [from, to.len() as u64];
-    // The process is named by this thread: the first one may have ended.
-    let arguments = [thread_id() as u64, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
-    // SAFETY: the kernel writes at most the slice's bytes.
-    match unsafe { call(raw::__NR_process_vm_readv, arguments) } {
+    match read_remote(from, to) {
         Ok(read) if read == to.len() as u64 => Readable::Yes,
         Ok(_) | Err(Errno(14)) => Readable::No,
         // A filter forbids the call: a pointer that leads nowhere then is a fault of the program.
@@ -117,6 +134,19 @@ pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
             unsafe { copy(from, to) };
             Readable::Yes
         }
+    }
+}
+
+/// The same for an address that nobody has promised to be one.
+///
+/// # Errors
+/// The kernel does not say: a filter forbids the call.
+pub(crate) fn peek_words(from: u64, to: &mut [u64]) -> Result<Readable, Errno> {
+    const FAULT: Errno = Errno(linux_raw_sys::errno::EFAULT as u16);
+    match read_remote(from, bytes_of(to)) {
+        Ok(read) if read == size_of_val(to) as u64 => Ok(Readable::Yes),
+        Ok(_) | Err(FAULT) => Ok(Readable::No),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -5,11 +5,12 @@
 //! make calls that nothing sees.
 
 use crate::call::answer;
-use crate::dispatch::{ARMED, arm_thread, install_handler, set_action};
+use crate::dispatch::{ARMED, arm_thread, install_handler};
 use crate::entry::{self, Path};
 use crate::kernel::{Errno, Readable, call, give_way, outcome, read_words, set_mask};
-use crate::signals::{SIGSYS_BIT, of_sigsys};
+use crate::signals::{Action, SIGSYS_BIT, guarded_now, guarding, is_guarded, kernels_action, of_sigsys};
 use crate::slot::{self, Frame};
+use crate::touch::{self, Touched};
 use crate::{altstack, confined, hooks, pins, rewrite};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{errno, general as raw};
@@ -21,6 +22,8 @@ const TRIES: u32 = 1 << 16;
 /// ARCH_GET_FS of arch_prctl(2).
 const GET_FS: u64 = 0x1003;
 
+/// The action of a signal that is ignored.
+const IGNORED: Action = [1, 0, 0, 0];
 /// CLONE_CLEAR_SIGHAND.
 const CLEAR_SIGHAND: u64 = 1 << 32;
 /// Flags of a vfork.
@@ -35,14 +38,20 @@ const FLAGS: usize = 3;
 const HELD: usize = 4;
 /// The action of SIGSYS, which a vfork's child may change in the shared memory.
 const SIGSYS_ACTION: usize = 5;
+/// What the hook before an exec has answered.
+const ANSWER: usize = 0;
 /// Whether signals are blocked.
 const BLOCKED: usize = 9;
+/// Where the child's number goes.
+const CHILD_WORD: usize = 10;
+/// The filters that the program had, which a vfork's child counts in the shared memory.
+const FILTERS: usize = 11;
 
 /// Chooses the path of a clone, and blocks all signals until it is over.
 pub(crate) fn before_clone(frame: &mut Frame) -> Path {
     frame.scratch[PREPARED] = 0;
     // A structure that cannot be read is the kernel's to refuse.
-    let Some((mut flags, stack)) = flags_and_stack(frame) else { return Path::Ordinary };
+    let Some((mut flags, stack, child_word)) = flags_and_stack(frame) else { return Path::Ordinary };
     if stack == 0 && flags & raw::CLONE_VM as u64 != 0 && slot::index_of(frame).is_none() {
         // The child would overwrite a frame on this stack: it gets a copy of the memory instead.
         match frame.saved[0] as u32 {
@@ -67,11 +76,16 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
         }
     }
     frame.scratch[PREPARED] = 1;
+    if flags & raw::CLONE_CHILD_CLEARTID as u64 != 0 && flags & raw::CLONE_VM as u64 != 0 {
+        hooks::kernel_writes(child_word, size_of::<u32>() as u64);
+    }
     block(frame);
     // A vfork's child overwrites what a handler's frame was.
     slot::forget_interruption(frame);
     frame.scratch[CHILD] = child.map_or(0, |child| child as u64);
     frame.scratch[FLAGS] = flags;
+    frame.scratch[CHILD_WORD] = child_word;
+    frame.scratch[FILTERS] = confined::filters();
     frame.scratch[SIGSYS_ACTION..SIGSYS_ACTION + 4].copy_from_slice(&of_sigsys().read());
     if flags & raw::CLONE_VM as u64 == 0 {
         if let Some(hook) = hooks::BEFORE_FORK.get() {
@@ -104,12 +118,13 @@ fn unblock(frame: &mut Frame) {
     }
 }
 
-fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
+/// The flags, the stack, and the word for the child's number.
+fn flags_and_stack(frame: &Frame) -> Option<(u64, u64, u64)> {
     let [number, first, second, ..] = frame.saved;
     match number as u32 {
-        raw::__NR_fork => Some((0, 0)),
-        raw::__NR_vfork => Some((raw::CLONE_VM as u64 | raw::CLONE_VFORK as u64, 0)),
-        raw::__NR_clone => Some((first, second)),
+        raw::__NR_fork => Some((0, 0, 0)),
+        raw::__NR_vfork => Some((raw::CLONE_VM as u64 | raw::CLONE_VFORK as u64, 0, 0)),
+        raw::__NR_clone => Some((first, second, frame.saved[4])),
         _ => {
             let mut words = [0; CLONE3_WORDS];
             if second < size_of_val(&words) as u64
@@ -117,7 +132,7 @@ fn flags_and_stack(frame: &Frame) -> Option<(u64, u64)> {
             {
                 return None;
             }
-            Some((words[0], words[5]))
+            Some((words[0], words[5], words[2]))
         }
     }
 }
@@ -160,6 +175,7 @@ pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
     if flags & raw::CLONE_VFORK as u64 != 0 && shares_memory && made {
         // The child has left this memory, by its end or by an exec, which did not return.
         slot::free_execs_of(thread_pointer());
+        confined::set_filters(frame.scratch[FILTERS]);
         of_sigsys().write(core::array::from_fn(|index| frame.scratch[SIGSYS_ACTION + index]));
     }
     if !shares_memory {
@@ -176,6 +192,15 @@ pub(crate) fn after_clone(frame: &mut Frame) -> entry::Slot {
 pub(crate) extern "C" fn thread_started(frame: &mut Frame) {
     child(frame, frame.scratch[FLAGS]);
     unblock(frame);
+    let word = frame.scratch[CHILD_WORD];
+    if frame.scratch[FLAGS] & raw::CLONE_CHILD_SETTID as u64 != 0
+        && pins::is_managed(word)
+        && touch::write(word) == Touched::Yes
+    {
+        // The kernel has written it too, unless the page had left.
+        // SAFETY: the program's word, which it has given for this.
+        unsafe { (word as *mut u32).write_volatile(crate::kernel::thread_id()) };
+    }
 }
 
 /// Arms a child before it runs code of the program.
@@ -186,7 +211,7 @@ fn child(frame: &mut Frame, flags: u64) {
     }
     if flags & raw::CLONE_VM as u64 == 0 {
         rewrite::free_after_fork();
-        pins::forget_crowd();
+        pins::forget_others(frame);
         pins::release(frame);
         let mut area = 0;
         if !confined::is_confined() {
@@ -220,6 +245,9 @@ fn is_armed() -> bool {
 pub(crate) extern "C" fn thread_ends() {
     if !confined::is_confined() {
         set_mask(!0);
+        if let Some(hook) = hooks::THREAD_ENDS.get() {
+            hook();
+        }
         altstack::remove();
     }
 }
@@ -227,11 +255,12 @@ pub(crate) extern "C" fn thread_ends() {
 /// An ignored SIGSYS is ignored by the new image too; the kernel must know for that.
 pub(crate) fn before_exec(frame: &mut Frame) -> Path {
     slot::note_exec(frame, thread_pointer());
-    if let Some(hook) = hooks::BEFORE_EXEC.get() {
-        hook();
-    }
+    frame.scratch[ANSWER] = hooks::BEFORE_EXEC.get().map_or(0, |hook| hook(&frame.saved));
     if of_sigsys().read()[0] == 1 {
-        let _ = set_action(&[1, 0, 0, 0]);
+        let _ = kernels_action(raw::SIGSYS, Some(&IGNORED));
+    }
+    if is_guarded(raw::SIGSEGV) && guarded_now() == Some(IGNORED[0]) {
+        let _ = kernels_action(raw::SIGSEGV, Some(&IGNORED));
     }
     Path::Ordinary
 }
@@ -242,8 +271,11 @@ pub(crate) fn after_exec(frame: &mut Frame) {
     if of_sigsys().read()[0] == 1 {
         let _ = install_handler();
     }
+    if is_guarded(raw::SIGSEGV) && kernels_action(raw::SIGSEGV, None).is_ok_and(|now| now[0] == IGNORED[0]) {
+        let _ = kernels_action(raw::SIGSEGV, Some(&guarding(IGNORED[0])));
+    }
     if let Some(hook) = hooks::EXEC_FAILED.get() {
-        hook();
+        hook(frame.scratch[ANSWER]);
     }
 }
 

@@ -21,6 +21,7 @@ mod trampolines;
 
 pub(crate) use lock::{free_after_fork, hold_over_fork, release_after_fork};
 pub(crate) use mapped::{calls_begin, calls_end};
+pub(crate) use moved::begins_instruction;
 pub use sites::State;
 pub(crate) use text::register;
 
@@ -59,16 +60,68 @@ pub fn for_each_learnt(mut see: impl FnMut(u64)) {
 /// No thread may be executing instructions within 16 bytes behind the site: the call belongs
 /// before the object's code runs, or before there are other threads.
 pub unsafe fn rewrite_listed(behind: u64) -> State {
-    let Some(site) = sites::find_or_add(behind) else { return State::Never };
     let mask = crate::kernel::set_mask(!0);
-    if site.state() == State::New {
-        prepare(site);
-    }
-    if matches!(site.state(), State::Ready | State::Rewritten) {
+    let site = prepared(behind);
+    if let Some(site) = site.filter(|site| matches!(site.state(), State::Ready | State::Rewritten)) {
         rewrite(site);
     }
     crate::kernel::set_mask(mask);
-    site.state()
+    site.map_or(State::Never, Site::state)
+}
+
+/// The site that ends at `behind`, prepared. None: the table has no place for it.
+fn prepared(behind: u64) -> Option<&'static Site> {
+    let site = sites::find_or_add(behind)?;
+    if site.state() == State::New {
+        prepare(site);
+    }
+    Some(site)
+}
+
+/// Makes a trampoline for the `syscall` that ends at `behind`, if there is one and it can be
+/// rewritten; nothing goes there yet.
+pub(crate) fn make_ready(behind: u64) -> State {
+    prepared(behind).map_or(State::Never, Site::state)
+}
+
+/// Rewrites all sites that have a trampoline; returns how many could not be.
+///
+/// # Safety
+/// No other thread may run, nor stand on a byte behind a site that is overwritten.
+pub(crate) unsafe fn rewrite_ready() -> usize {
+    let is_left = |site: &&Site| {
+        if site.state() == State::Ready {
+            rewrite(site);
+        }
+        site.state() == State::Ready
+    };
+    let left = sites::all().filter(is_left).count();
+    text::register();
+    text::serialise_other_processors();
+    left
+}
+
+/// Where a thread stands that has this program counter, beside sites that are to be rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// At none, or at a `syscall` itself.
+    Elsewhere,
+    /// Just behind a `syscall`: it goes on at this address once the site is a jump.
+    Behind(u64),
+    /// On a further instruction that the jump overwrites.
+    Within,
+}
+
+/// See [`Stands`].
+pub(crate) fn stands(counter: u64) -> Stands {
+    let ready = |behind: u64| sites::find(behind).filter(|site| site.state() == State::Ready);
+    match ready(counter) {
+        Some(site) => Stands::Behind(site.goes_on()),
+        None if (1..moved::OVERWRITTEN as u64).any(|back| ready(counter.wrapping_sub(back)).is_some()) => {
+            Stands::Within
+        }
+        None => Stands::Elsewhere,
+    }
 }
 
 /// Where a call goes on that trapped, and whose site ends at `behind`.

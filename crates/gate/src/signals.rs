@@ -8,14 +8,15 @@
 use crate::call::answer;
 use crate::context::{self, Context};
 use crate::entry::{self, Path};
-use crate::kernel::{Errno, Readable, outcome, read_words, set_mask, write_words};
+use crate::kernel::{Errno, Readable, call, outcome, read_words, set_mask, write_words};
 use crate::slot::Frame;
-use crate::{altstack, confined};
+use crate::{altstack, confined, delivery, hooks};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use linux_raw_sys::{errno, general as raw};
 
 /// SIGSYS in a mask.
 pub(crate) const SIGSYS_BIT: u64 = 1 << (raw::SIGSYS - 1);
+pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
 /// Bytes of the kernel's mask.
 const MASK_BYTES: u64 = 8;
 /// The longest wait for another thread that sets the same action, in looks.
@@ -81,9 +82,48 @@ impl KeptAction {
     }
 }
 
-/// The kernel's action in place of one with a handler. While the delivery runs all is blocked.
-pub(crate) fn delivered([_, flags, restorer, _]: Action) -> Action {
-    [entry::delivery(), flags | raw::SA_ONSTACK as u64, restorer, !0]
+/// Sets the kernel's action for a signal, if there is a new one; returns the one before.
+pub(crate) fn kernels_action(signal: u32, new: Option<&Action>) -> Result<Action, Errno> {
+    let mut before: Action = [0; 4];
+    let new = new.map_or(0, |action| action.as_ptr() as u64);
+    let words = [signal as u64, new, before.as_mut_ptr() as u64, MASK_BYTES, 0, 0];
+    // SAFETY: reads and writes one action each.
+    unsafe { call(raw::__NR_rt_sigaction, words) }.map(|_| before)
+}
+
+/// The kernel's action in place of one with a handler. While the delivery runs all is blocked. What
+/// the kernel would do once, where our handler must stay, is done by the delivery.
+pub(crate) fn delivered(signal: u32, [_, flags, restorer, _]: Action) -> Action {
+    let once = if is_guarded(signal) { raw::SA_RESETHAND as u64 } else { 0 };
+    [entry::delivery(), flags & !once | raw::SA_ONSTACK as u64, restorer, !0]
+}
+
+/// SIG_IGN.
+const IGNORES: u64 = 1;
+
+/// The kernel's action for SIGSEGV where the program has no handler, and calls touch what they use:
+/// it has our restorer. `handler` is what the program has, SIG_DFL or SIG_IGN: a flag says which.
+/// (The kernel has the action of each process; our memory may be shared with a vfork's child.)
+pub(crate) fn guarding(handler: u64) -> Action {
+    let ignores = if handler == IGNORES { raw::SA_RESTART } else { 0 };
+    let flags = raw::SA_ONSTACK | raw::SA_SIGINFO | ignores;
+    [entry::delivery(), flags as u64 | SA_RESTORER, entry::restorer(), !0]
+}
+
+/// What the program has where the kernel has an action of [`guarding`]; none where it has another.
+fn guarded_by([handler, flags, restorer, _]: Action) -> Option<u64> {
+    let is_ours = handler == entry::delivery() && restorer == entry::restorer();
+    is_ours.then_some(if flags & raw::SA_RESTART as u64 != 0 { IGNORES } else { 0 })
+}
+
+/// What this process has for SIGSEGV, where it has no handler and the kernel has ours.
+pub(crate) fn guarded_now() -> Option<u64> {
+    kernels_action(raw::SIGSEGV, None).ok().and_then(guarded_by)
+}
+
+/// Whether the kernel has our handler for this signal also where the program has none.
+pub(crate) fn is_guarded(signal: u32) -> bool {
+    signal == raw::SIGSEGV && hooks::MANAGED.get().is_some()
 }
 
 /// rt_sigreturn: the frame gets what the call needs that was interrupted; the program may have put
@@ -99,6 +139,9 @@ pub(crate) fn before_return(frame: &mut Frame) -> Path {
     }
     if context.mask & SIGSYS_BIT != 0 {
         context.mask &= !SIGSYS_BIT;
+    }
+    if hooks::MANAGED.get().is_some() && !confined::is_confined() {
+        frame.stack = delivery::bring_home(frame.stack);
     }
     Path::SignalReturn
 }
@@ -125,9 +168,10 @@ pub(crate) fn before_action(frame: &mut Frame) -> Path {
         return Path::Ordinary;
     }
     let has_handler = action[0] > 1;
-    let kernels = match has_handler {
-        true => delivered(action),
-        false => [action[0], action[1], action[2], action[3] & !SIGSYS_BIT],
+    let kernels = match action[0] {
+        2.. => delivered(signal, action),
+        none if is_guarded(signal) => guarding(none),
+        _ => [action[0], action[1], action[2], action[3] & !SIGSYS_BIT],
     };
     frame.scratch[..BEFORE].copy_from_slice(&kernels);
     frame.call[2] = &raw const frame.scratch as u64;
@@ -162,7 +206,10 @@ pub(crate) fn after_action(frame: &mut Frame) {
             let shown = old as *mut Action;
             // SAFETY: the kernel has just written an action of four words to this address.
             unsafe {
-                if shown.read_unaligned()[0] == entry::delivery() {
+                let kernels = shown.read_unaligned();
+                if let Some(none) = guarded_by(kernels) {
+                    shown.write_unaligned([none, 0, 0, 0]);
+                } else if kernels[0] == entry::delivery() {
                     shown.write_unaligned(before);
                 }
             }

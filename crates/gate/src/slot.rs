@@ -9,7 +9,7 @@
 //! the copy of the signal's frame, without which the call cannot go on, has been overwritten.
 
 use crate::entry::Registers;
-use crate::hazard::PAGE;
+use crate::hazard::{PAGE, SlotIndex};
 use crate::kernel::{self, Readable};
 use crate::{call, confined, figures, pins};
 use core::cell::UnsafeCell;
@@ -87,6 +87,8 @@ pub(crate) struct Frame {
     pub holds_text: u64,
     /// The thread pointer of an exec's thread.
     exec_thread: u64,
+    /// What [`crate::inside`] knows the frame by while its call holds something.
+    pub lent: AtomicU64,
 }
 
 /// Places that the entry uses.
@@ -311,16 +313,24 @@ pub(crate) fn note_exec(frame: &mut Frame, thread: u64) {
         Some(index) => {
             EXECS_END.fetch_max(index + 1, AcqRel);
         }
-        None if frame.hold == pins::Hold::Crowd => {
-            let _ =
-                EXECS_WITHOUT.iter().find(|place| place.compare_exchange(0, thread, AcqRel, Relaxed).is_ok());
+        None => {
+            let lent = match frame.hold {
+                pins::Hold::Lent(index) => index.0 as u64 + 1,
+                pins::Hold::Crowd => 0,
+                _ => return,
+            };
+            let free =
+                |[place, _]: &&[AtomicU64; 2]| place.compare_exchange(0, thread, AcqRel, Relaxed).is_ok();
+            if let Some([_, held]) = EXECS_WITHOUT.iter().find(free) {
+                held.store(lent, Release);
+            }
         }
-        None => {}
     }
 }
 
-/// Thread pointers of execs that have no slot, and hold everything; 0: none.
-static EXECS_WITHOUT: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// Thread pointers of execs that have no stack of the gate's, 0: none; and what each holds: the
+/// number of the slot that it was lent, plus one, or 0: everything.
+static EXECS_WITHOUT: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
 
 /// Slots from this one on have never had an exec.
 static EXECS_END: AtomicU32 = AtomicU32::new(0);
@@ -328,8 +338,9 @@ static EXECS_END: AtomicU32 = AtomicU32::new(0);
 /// The exec failed.
 pub(crate) fn forget_exec(frame: &mut Frame) {
     if index_of(frame).is_none() && frame.exec_thread != 0 {
-        let is_this =
-            |place: &&AtomicU64| place.compare_exchange(frame.exec_thread, 0, AcqRel, Relaxed).is_ok();
+        let is_this = |[place, _]: &&[AtomicU64; 2]| {
+            place.compare_exchange(frame.exec_thread, 0, AcqRel, Relaxed).is_ok()
+        };
         let _ = EXECS_WITHOUT.iter().find(is_this);
     }
     frame.is_exec.store(0, Relaxed);
@@ -338,9 +349,10 @@ pub(crate) fn forget_exec(frame: &mut Frame) {
 /// Frees the slots of execs that did not return, in the parent of a vfork: its child had the same
 /// thread pointer, and has left this memory.
 pub(crate) fn free_execs_of(thread: u64) {
-    for place in &EXECS_WITHOUT {
+    for [place, held] in &EXECS_WITHOUT {
+        let lent = held.load(Acquire);
         if thread != 0 && place.compare_exchange(thread, 0, AcqRel, Relaxed).is_ok() {
-            pins::leave_crowd();
+            pins::end_without_stack(lent.checked_sub(1).map(|index| SlotIndex(index as u32)));
         }
     }
     for frame in Table::all().take(EXECS_END.load(Acquire) as usize) {

@@ -2,8 +2,9 @@
 //! programs and libraries.
 #![cfg(target_arch = "x86_64")]
 
+use folioswap_gate::inside::for_each_site;
 use folioswap_gate::rewrite::decode::{Kind, decode};
-use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use object::{Object, ObjectSection, SectionKind};
 
 /// What the decoders say of the same bytes.
@@ -93,11 +94,12 @@ fn lengths_of_random_bytes_are_right() {
     assert!(agree > rounds / 2);
 }
 
-#[test]
-fn lengths_in_programs_and_libraries_are_right() {
-    let long = std::env::var_os("FOLIOSWAP_LONG").is_some();
-    let mut files = vec![std::env::current_exe().expect("a path")];
-    for path in [
+/// Calls `see` with the name of each of some programs and libraries of this machine, and a text of
+/// it.
+fn for_each_text(mut see: impl FnMut(&str, &[u8])) {
+    let own = std::env::current_exe().expect("a path");
+    let mut files = vec![own.to_str().expect("a name")];
+    files.extend([
         "/lib/x86_64-linux-gnu/libc.so.6",
         "/lib64/ld-linux-x86-64.so.2",
         "/lib/x86_64-linux-gnu/libstdc++.so.6",
@@ -107,35 +109,69 @@ fn lengths_in_programs_and_libraries_are_right() {
         "/usr/bin/perl",
         "/usr/bin/git",
         "/usr/bin/bash",
-    ] {
-        files.push(path.into());
+    ]);
+    if std::env::var_os("FOLIOSWAP_LONG").is_some() {
+        files.extend(["/usr/bin/node", "/usr/lib/jvm/default-java/lib/server/libjvm.so"]);
     }
-    if long {
-        files.extend(["/usr/bin/node", "/usr/lib/jvm/default-java/lib/server/libjvm.so"].map(Into::into));
-    }
-    let (mut agree, mut unknown) = (0u64, 0u64);
     for path in files {
-        let Ok(bytes) = std::fs::read(&path) else {
-            println!("not here: {}", path.display());
+        let Ok(bytes) = std::fs::read(path) else {
+            println!("not here: {path}");
             continue;
         };
         let file = object::File::parse(&*bytes).expect("ELF");
         for section in file.sections().filter(|section| section.kind() == SectionKind::Text) {
-            let text = section.data().expect("its bytes");
-            let mut decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
-            while decoder.can_decode() {
-                let at = decoder.position();
-                let theirs = decoder.decode();
-                if theirs.code() == Code::INVALID {
-                    continue;
-                }
+            see(path, section.data().expect("its bytes"));
+        }
+    }
+}
+
+/// Calls `see` with the instructions of a text, and where they are.
+fn for_each_instruction(text: &[u8], mut see: impl FnMut(usize, &Instruction)) {
+    let mut decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let at = decoder.position();
+        see(at, &decoder.decode());
+    }
+}
+
+/// Where a library's code is searched for calls, all of them are found, and nothing else; what
+/// looks like one among data, which the C library's text does not have, may be.
+#[test]
+fn sites_of_programs_and_libraries_are_found() {
+    let mut of_library = 0;
+    for_each_text(|path, text| {
+        let (mut there, mut found, mut data) = (Vec::new(), Vec::new(), Vec::new());
+        for_each_instruction(text, |at, it| match it.mnemonic() {
+            Mnemonic::Syscall => there.push(at + 2),
+            Mnemonic::INVALID => data.push(at),
+            _ => {}
+        });
+        let is_in_data = |at: usize| {
+            let next = data.partition_point(|data| *data + 64 < at);
+            !path.contains("libc.so") && data.get(next).is_some_and(|data| *data < at + 64)
+        };
+        for_each_site(text, |behind| found.push(behind));
+        found.retain(|behind| there.contains(behind) || !is_in_data(*behind));
+        assert_eq!(found, there, "{path}");
+        of_library += if path.contains("libc.so") { there.len() } else { 0 };
+    });
+    println!("{of_library} in the C library");
+    assert!(of_library > 300 || !std::path::Path::new("/lib/x86_64-linux-gnu/libc.so.6").exists());
+}
+
+#[test]
+fn lengths_in_programs_and_libraries_are_right() {
+    let (mut agree, mut unknown) = (0u64, 0u64);
+    for_each_text(|_, text| {
+        for_each_instruction(text, |at, theirs| {
+            if theirs.code() != Code::INVALID {
                 match compare(&text[at..]) {
                     Verdict::Agree => agree += 1,
                     Verdict::Unknown => unknown += 1,
                 }
             }
-        }
-    }
+        });
+    });
     println!("{agree} agree, {unknown} unknown");
     assert!(agree > 100_000 && unknown * 1000 < agree, "{agree} {unknown}");
 }

@@ -3,8 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod armed {
-    use folioswap_gate::hazard::Pages;
-    use folioswap_gate::hooks::{self, Incident, Managed};
+    use folioswap_gate::hazard::{Announcer, Pages};
+    use folioswap_gate::hooks::{self, Incident, Managed, Run};
     use folioswap_gate::rewrite::{self, State};
     use folioswap_gate::{dispatch, figures, pins};
     use std::arch::asm;
@@ -33,17 +33,20 @@ mod armed {
     extern "C" fn thread() {
         THREADS.fetch_add(1, SeqCst);
     }
-    extern "C" fn exec() {
+    extern "C" fn exec(call: &[u64; 7]) -> u64 {
         EXECS.fetch_add(1, SeqCst);
+        call[0] + 1
     }
-    extern "C" fn failed() {
-        FAILED.fetch_add(1, SeqCst);
+    extern "C" fn failed(answer: u64) {
+        // That of the hook before, for execve.
+        FAILED.fetch_add(u32::from(answer == 60), SeqCst);
     }
     extern "C" fn report(incident: Incident, _number: u64) {
         REPORTS[incident as usize].fetch_add(1, SeqCst);
     }
-    extern "C" fn managed(page: u64) -> Managed {
-        if page == MANAGED_PAGE.load(SeqCst) { Managed::Writable } else { Managed::No }
+    fn managed(page: u64) -> Run {
+        let managed = if page == MANAGED_PAGE.load(SeqCst) { Managed::Writable } else { Managed::No };
+        Run { managed, end: page + 1 }
     }
     unsafe extern "C" fn mapping(number: u64, arguments: &[u64; 6]) -> u64 {
         MAPPINGS.fetch_add(1, SeqCst);
@@ -93,6 +96,16 @@ mod armed {
     }
 
     pub fn main() {
+        // Where memory is managed there is no rseq, which the C library wants in each thread if it
+        // has it in the first one.
+        const TUNABLES: &str = "GLIBC_TUNABLES";
+        if std::env::var_os(TUNABLES).is_none() {
+            let itself = std::env::current_exe().expect("its path");
+            let mut again = std::process::Command::new(itself);
+            let status =
+                again.args(std::env::args_os().skip(1)).env(TUNABLES, "glibc.pthread.rseq=0").status();
+            std::process::exit(status.expect("it runs").code().unwrap_or(1));
+        }
         hooks::BEFORE_FORK.set(before);
         hooks::FORK_PARENT.set(parent);
         hooks::FORK_CHILD.set(child);
@@ -185,8 +198,11 @@ mod armed {
         let mut pipes = [0i32; 2];
         assert_eq!(syscall(22, [pipes.as_mut_ptr() as u64, 0, 0, 0, 0, 0]), 0);
         let taken = || {
-            let mut taken = 0;
-            pins::HAZARDS.evict(Pages::around(page, 1).expect("a page"), |_| taken += 1);
+            let page = Pages::around(page, 1).expect("a page");
+            pins::HAZARDS.announce(Announcer::First, page);
+            let mut taken = 1;
+            pins::HAZARDS.for_held(page, |_| taken = 0);
+            pins::HAZARDS.withdraw(Announcer::First);
             taken
         };
         assert_eq!(taken(), 1);

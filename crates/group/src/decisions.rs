@@ -31,7 +31,7 @@ use core::sync::atomic::{
 /// "folioswp" in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"folioswp");
 /// Layout version of decisions and segment; a member refuses those of another version.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 20;
 /// Most clusters (2 MiB each) of all shared devices together whose owner count can be published: 1
 /// TiB.
 pub const CLUSTERS_MAX: usize = 1 << 19;
@@ -75,12 +75,59 @@ pub enum Forks {
     Gated = 1,
 }
 
-impl Forks {
-    /// The name in statistics: who tells the pager of a fork.
+/// Who brings in the memory that a system call of the program uses, where it is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum CallFaults {
+    /// The pager: the kernel reports faults of system calls too.
+    Served = 0,
+    /// The system-call gate, before the call, which then holds it: the kernel reports faults of the
+    /// program alone (UFFD_USER_MODE_ONLY, which takes no permission), and a call on memory that is
+    /// away fails with EFAULT. [`Forks::Gated`] goes with it.
+    Held = 1,
+}
+
+/// The way in which programs are managed: what the kernel allows decides, and each takes fewer
+/// permissions than the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Way {
+    /// The kernel reports forks and faults of system calls: CAP_SYS_PTRACE.
+    #[default]
+    Kernel = 0,
+    /// The gate makes forks; the kernel reports faults of system calls: `/dev/userfaultfd`, or
+    /// `vm.unprivileged_userfaultfd=1`.
+    GatedForks = 1,
+    /// The gate makes forks and holds what calls use: no permission.
+    GatedCalls = 2,
+}
+
+impl Way {
+    /// All of them, the cheapest first.
+    pub const ALL: [Way; 3] = [Way::Kernel, Way::GatedForks, Way::GatedCalls];
+
+    /// The name in statistics and reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Forks::Reported => "kernel",
-            Forks::Gated => "gate",
+            Way::Kernel => "kernel",
+            Way::GatedForks => "gated-forks",
+            Way::GatedCalls => "gated-calls",
+        }
+    }
+
+    /// How forked children get a userfaultfd.
+    pub const fn forks(self) -> Forks {
+        match self {
+            Way::Kernel => Forks::Reported,
+            Way::GatedForks | Way::GatedCalls => Forks::Gated,
+        }
+    }
+
+    /// Who brings in what system calls use.
+    pub const fn call_faults(self) -> CallFaults {
+        match self {
+            Way::Kernel | Way::GatedForks => CallFaults::Served,
+            Way::GatedCalls => CallFaults::Held,
         }
     }
 }
@@ -148,6 +195,7 @@ pub struct Decisions {
     /// Only seats in `0..seats_high` may be taken; those above never were.
     seats_high: AtomicU32,
     validate: AtomicU32,
+    evict_all: AtomicU32,
     /// [`Failures::rate`].
     failure_rate: AtomicU32,
     /// [`Failures::seed`].
@@ -162,8 +210,8 @@ pub struct Decisions {
     pub(crate) masked_devices: AtomicU32,
     /// [`Progress`] as a number.
     progress: AtomicU32,
-    /// [`Forks`] as a number.
-    forks: AtomicU32,
+    /// [`Way`] as a number.
+    way: AtomicU32,
     /// Odd while a member's figures go over into `ended`.
     ended_changes: AtomicU32,
     /// The counters of members that have ended, added up.
@@ -228,9 +276,20 @@ impl Decisions {
         if is_frozen { Progress::Frozen } else { Progress::GoesOn }
     }
 
-    /// How a forked child gets a userfaultfd. It never changes.
+    /// The way in which the programs of the group are managed.
+    pub fn way(&self) -> Way {
+        let way = self.way.load(Relaxed);
+        Way::ALL.into_iter().find(|known| *known as u32 == way).unwrap_or_default()
+    }
+
+    /// How a forked child gets a userfaultfd.
     pub fn forks(&self) -> Forks {
-        if self.forks.load(Relaxed) == Forks::Gated as u32 { Forks::Gated } else { Forks::Reported }
+        self.way().forks()
+    }
+
+    /// Who brings in what a system call uses.
+    pub fn call_faults(&self) -> CallFaults {
+        self.way().call_faults()
     }
 
     /// The pressure of the group, as of at most 2 s ago. Cost: eight loads.
@@ -276,6 +335,11 @@ impl Decisions {
     /// Whether members check every invariant from time to time (for tests).
     pub fn wants_validation(&self) -> bool {
         self.validate.load(Relaxed) != 0
+    }
+
+    /// Whether members take out everything that may leave, at once and again and again: for tests.
+    pub fn evicts_all(&self) -> bool {
+        self.evict_all.load(Relaxed) != 0
     }
 
     /// The calls of members that fail at random (for tests).

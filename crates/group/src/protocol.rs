@@ -28,6 +28,9 @@
 //! | supervisor | `SwaponEnd` | 1: it is in use; 0: it is not | \[text that says why not\] |
 //! | same user | `Change` | [`Change`], packed | |
 //! | supervisor | `ChangeEnd` | [`ChangeEnd`], packed | |
+//! | a member's program | `Exec` | its thread's number, which is about to execute a file that cannot preload the agent | |
+//! | supervisor | `Followed` | 1: the thread is traced until its exec; 0: it is not | |
+//! | a member's program | `ExecFailed` | | |
 //! | member | `WantDevice` | the number of a device that was added | |
 //! | supervisor | `Device` | 1: the device is attached; 0: it cannot be had | \[that device\] |
 //!
@@ -41,6 +44,9 @@
 //! by number, `O_PATH`; its text describes the group. The text of `Swapon` is that of `--swap`;
 //! its names mean something in the working directory that it carries. "Same user" is any process
 //! of the user whose group it is; a `Change` is heard from processes outside of the tree alone.
+//!
+//! The program's thread sends `Exec` over a connection of its own, which its exec closes; after
+//! `ExecFailed` it waits until the supervisor closes it, and is traced no more then.
 //!
 //! **Bounds.** A message that does not fit the role of its sender, or carries something else than
 //! the table says, closes the connection. So does one more than a process may have: the supervisor
@@ -112,6 +118,9 @@ pub enum Kind {
     Device = 19,
     Change = 20,
     ChangeEnd = 21,
+    Exec = 22,
+    Followed = 23,
+    ExecFailed = 24,
 }
 
 /// Bits of the third word of `Hello` besides those of the files.
@@ -282,6 +291,9 @@ impl Message {
             19 => Kind::Device,
             20 => Kind::Change,
             21 => Kind::ChangeEnd,
+            22 => Kind::Exec,
+            23 => Kind::Followed,
+            24 => Kind::ExecFailed,
             _ => return None,
         })
     }

@@ -11,7 +11,7 @@ use crate::staging::ring::RECYCLED_BERTHS;
 use crate::units::{BLOCK, BlockAddr, PAGE, PIECE, PIECE_PAGES, PageAddr, PageInBlock, Pages};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_devices::{IncompressiblePolicy, Page, Scratch};
-use folioswap_group::decisions::{Decisions, DecisionsWriter, Forks};
+use folioswap_group::decisions::{CallFaults, Decisions, DecisionsWriter, Forks};
 use folioswap_group::devices::{DeviceContents, DeviceDescription, DeviceIo, DeviceKind};
 use folioswap_group::folio_orders::FolioOrders;
 use folioswap_group::segment::Segment;
@@ -102,7 +102,9 @@ pub(crate) fn frees_page_tables() -> bool {
 
 /// `None` where userfaultfd is not allowed, as `folioswap doctor` tells; then the test is skipped.
 pub(crate) fn userfault() -> Option<Userfault> {
-    Userfault::open(Forks::Reported, None).inspect_err(|why| skip(&std::format!("userfaultfd: {why}"))).ok()
+    Userfault::open(Forks::Reported, CallFaults::Served, None)
+        .inspect_err(|why| skip(&std::format!("userfaultfd: {why}")))
+        .ok()
 }
 
 /// An engine that is the first member of a group of its own, which no other process has.

@@ -103,8 +103,13 @@ impl Examination {
         match self.findings.probe.route {
             Route::Syscall | Route::Device => {}
             Route::UserModeOnly => notes.push(
-                "system calls on memory that is swapped out fail (EFAULT) unless it is pinned before, since userfaultfd is \
-                 permitted for faults in user mode only; CAP_SYS_PTRACE or /dev/userfaultfd mends it"
+                if cfg!(target_arch = "x86_64") {
+                    "system calls on memory that is swapped out are served where glibc makes them, by a gate, since \
+                     userfaultfd is permitted for faults in user mode only; CAP_SYS_PTRACE or /dev/userfaultfd serves all"
+                } else {
+                    "system calls on memory that is swapped out fail (EFAULT) unless it is pinned before, since \
+                     userfaultfd is permitted for faults in user mode only; CAP_SYS_PTRACE or /dev/userfaultfd mends it"
+                }
                     .to_owned(),
             ),
             Route::None => problems.extend(self.findings.no_userfaultfd()),

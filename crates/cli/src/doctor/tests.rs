@@ -86,11 +86,14 @@ fn each_door_needs_its_own() {
         syscall: Err(Errno::PERM),
         device: Err(Errno::NOENT),
         fork_event: Err(Errno::PERM),
+        dispatch: Err(Errno::INVAL),
         ..found.findings.probe
     };
     assert!(!found.run_door().works && found.mount_door().works);
     let library = found.library_door();
-    assert!(library.works && library.notes[0].contains("pinned"), "{library:?}");
+    // The gate inside a program needs no dispatch.
+    let how = if cfg!(target_arch = "x86_64") { "by a gate" } else { "pinned" };
+    assert!(library.works && library.notes[0].contains(how), "{library:?}");
 
     let mut found = examined();
     found.findings.confinement.cap_sys_admin = false;
@@ -156,10 +159,15 @@ fn any_userfaultfd_is_enough_where_the_gate_follows_forks() {
         ..findings.probe
     };
     assert!(findings.works() && findings.problems().is_empty());
-    assert_eq!(findings.forks(GateArgument::Auto), Some(Forks::Gated));
-    assert_eq!(findings.forks(GateArgument::Never), None);
+    assert_eq!(findings.way(GateArgument::Auto), Some(Way::GatedForks));
+    assert_eq!(findings.way(GateArgument::Never), None);
     assert!(findings.refusal_with(GateArgument::Never).contains("--gate never"));
+    // Nothing at all is enough where the gate holds what calls use.
     findings.probe = Probe { route: Route::UserModeOnly, device: Err(Errno::ACCESS), ..findings.probe };
+    assert_eq!(findings.way(GateArgument::Auto), Some(Way::GatedCalls));
+    assert_eq!(findings.way(GateArgument::Always), Some(Way::GatedCalls));
+    assert_eq!(findings.way(GateArgument::Never), None);
+    findings.probe = Probe { route: Route::None, user_mode: Err(Errno::PERM), ..findings.probe };
     assert!(!findings.works());
     assert!(findings.permission_advice().contains("unprivileged_userfaultfd=1"));
     findings.container = Container::Docker;
@@ -169,15 +177,15 @@ fn any_userfaultfd_is_enough_where_the_gate_follows_forks() {
     // With the capability the kernel tells of forks, and the gate costs nothing because it is not
     // there.
     let findings = allowed();
-    assert_eq!(findings.forks(GateArgument::Auto), Some(Forks::Reported));
-    assert_eq!(findings.forks(GateArgument::Always), Some(Forks::Gated));
+    assert_eq!(findings.way(GateArgument::Auto), Some(Way::Kernel));
+    assert_eq!(findings.way(GateArgument::Always), Some(Way::GatedForks));
 }
 
 #[test]
 fn what_was_asked_with_a_capability_says_nothing_of_programs_without_it() {
     let mut findings = allowed();
     findings.confinement.programs_have_sys_ptrace = false;
-    assert_eq!(findings.forks(GateArgument::Auto), None);
+    assert_eq!(findings.way(GateArgument::Auto), None);
     assert!(findings.refusal().contains("setcap -r"));
     assert!(findings.refusal_with(GateArgument::Always).contains("setcap -r"));
 }
@@ -192,4 +200,25 @@ fn pages_of_another_size_close_every_door() {
     for door in [examined.run_door(), examined.mount_door(), examined.library_door()] {
         assert!(!door.works && door.problems[0].contains("16 KiB"), "{door:?}");
     }
+}
+
+#[test]
+fn each_way_says_what_it_lacks() {
+    let mut findings = allowed();
+    assert!(findings.ways().iter().all(|way| way.works && way.lacks.is_none()));
+    findings.confinement.cap_sys_ptrace = false;
+    findings.probe = Probe {
+        route: Route::UserModeOnly,
+        syscall: Err(Errno::PERM),
+        device: Err(Errno::ACCESS),
+        fork_event: Err(Errno::PERM),
+        ..findings.probe
+    };
+    let [kernel, forks, calls] = findings.ways().try_into().expect("three");
+    assert!(!kernel.works && kernel.lacks.expect("why").contains("CAP_SYS_PTRACE"));
+    assert!(!forks.works && forks.lacks.expect("why").contains("/dev/userfaultfd"));
+    assert!(calls.works && calls.way == "gated-calls");
+    findings.probe = Probe { route: Route::None, user_mode: Err(Errno::PERM), ..findings.probe };
+    let lacks = findings.ways().pop().and_then(|calls| calls.lacks).expect("why");
+    assert!(lacks.contains("seccomp"), "{lacks}");
 }

@@ -7,7 +7,7 @@ use clap::{
     builder::{EnumValueParser, TypedValueParser},
     error::{ContextKind, ContextValue},
 };
-use folioswap_group::decisions::{Failures, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope};
+use folioswap_group::decisions::{Failures, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, Scope, Way};
 use folioswap_supervisor::{
     course::thrashing::WhenThrashing,
     size,
@@ -43,8 +43,8 @@ Environment and files: `folioswap help configuration`.
 
 Exit status:
   CMD's own   when it exits; 128+N when signal N ended it
-  125         folioswap refused (bad option, no userfaultfd, CMD static or
-              set-user-id, ...), or its supervisor was killed
+  125         folioswap refused (bad option, no userfaultfd, CMD set-user-id,
+              ...), or its supervisor was killed
   126, 127    CMD cannot be executed; CMD was not found
   137         nothing was left to swap to, what cannot be swapped is above
               the limit, or --thrashing end (one message says which; \"end\"
@@ -89,13 +89,32 @@ impl From<ScopeArgument> for Scope {
 /// When the system-call gate stands before the calls of CMD and its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum GateArgument {
-    /// Where the kernel reports no forks, because that takes CAP_SYS_PTRACE
+    /// Where the kernel does not report all that is needed, because that takes CAP_SYS_PTRACE
     #[default]
     Auto,
     /// Wherever it works
     Always,
     /// Nowhere: without CAP_SYS_PTRACE nothing is started
     Never,
+    /// Wherever it works, as for a user without any permission: it holds what calls use
+    Unprivileged,
+}
+
+impl GateArgument {
+    /// The ways that may be taken, the cheapest first.
+    pub fn ways(self) -> &'static [Way] {
+        match self {
+            GateArgument::Auto => &Way::ALL,
+            GateArgument::Always => &[Way::GatedForks, Way::GatedCalls],
+            GateArgument::Never => &[Way::Kernel],
+            GateArgument::Unprivileged => &[Way::GatedCalls],
+        }
+    }
+
+    /// Whether the gate is to stand there in any case.
+    pub fn is_wanted(self) -> bool {
+        matches!(self, GateArgument::Always | GateArgument::Unprivileged)
+    }
 }
 
 /// What `--thrashing` does.
@@ -238,6 +257,10 @@ pub struct RunArguments {
     /// developers of folioswap)
     #[arg(long, hide = true)]
     pub validate: bool,
+    /// Take everything that may leave out of the programs, whatever the limit, again and again (for
+    /// developers of folioswap)
+    #[arg(long, hide = true, env = "FOLIOSWAP_EVICT_ALL", hide_env = true)]
+    pub evict_all: bool,
     /// Let one system call in RATE of the pagers fail at random, as the kernel may let it fail, by
     /// a series from SEED on (for developers of folioswap)
     #[arg(long, hide = true, value_name = "SEED,RATE", env = "FOLIOSWAP_FAIL", hide_env = true,

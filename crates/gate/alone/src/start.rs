@@ -68,11 +68,12 @@ const STACK_PAGES: u64 = 16;
 
 /// Treats the beginning of the first thread's stack, which grows where it is touched, as managed,
 /// so that calls hold and touch what they have in it.
-extern "C" fn managed(page: u64) -> hooks::Managed {
-    match STACK.load(Relaxed).checked_sub(page) {
+fn managed(page: u64) -> hooks::Run {
+    let managed = match STACK.load(Relaxed).checked_sub(page) {
         Some(0..STACK_PAGES) => hooks::Managed::Writable,
         _ => hooks::Managed::No,
-    }
+    };
+    hooks::Run { managed, end: page + 1 }
 }
 
 extern "C" fn print() {

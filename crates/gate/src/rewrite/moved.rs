@@ -124,6 +124,10 @@ fn is_jumped_into(text: &[u8], site: usize) -> bool {
     };
     let far = text.windows(5).enumerate().any(|(at, bytes)| {
         let &[opcode, a, b, c, d] = bytes else { return false };
+        // No jump of the text around reaches further than two bytes of distance say.
+        if c != d || !matches!(d, 0 | 0xff) {
+            return false;
+        }
         let opens = matches!(opcode, 0xe8 | 0xe9)
             || (opcode & 0xf0 == 0x80 && at > 0 && text.get(at - 1) == Some(&0x0f));
         opens && leads_there(at + 5, i32::from_le_bytes([a, b, c, d]))
@@ -150,6 +154,17 @@ fn is_jumped_into(text: &[u8], site: usize) -> bool {
     // Before it they are not: where bytes look like such a jump, runs that end at the site tell.
     (site.saturating_sub(NEAR)..site).any(near)
         && (0..RUNS).any(|run| run_meets(text, site.saturating_sub(RUN_UP) + run, site, &near))
+}
+
+/// Whether an instruction begins at `at`, as far as the text before it tells: runs of instructions
+/// fall in step after a few, so nearly all that are begun before it must come by.
+pub(crate) fn begins_instruction(text: &[u8], at: usize) -> bool {
+    const BEFORE: usize = 96;
+    const FEW: usize = 8;
+    let first = at.saturating_sub(BEFORE);
+    let runs = FEW.min(at - first);
+    let come_by = (0..runs).filter(|run| run_meets(text, first + run, at, &|_| true)).count();
+    runs > 0 && come_by * 8 >= runs * 7
 }
 
 /// Whether instructions decoded from `start` on end at the site, and one of them is `near`.

@@ -66,11 +66,21 @@ pub(super) fn all() -> impl Iterator<Item = &'static Site> {
     TABLE.iter().filter(|site| site.behind.load(Acquire) != 0)
 }
 
+/// The site that ends at this address, if it is in the table.
+pub(super) fn find(behind: u64) -> Option<&'static Site> {
+    let there = |site: &&Site| site.behind.load(Acquire);
+    places(behind).take_while(|site| there(site) != 0).find(|site| there(site) == behind)
+}
+
+/// The places of the table that an address may have, in order.
+fn places(behind: u64) -> impl Iterator<Item = &'static Site> {
+    let start = (behind.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
+    (0..PROBES).filter_map(move |probe| TABLE.get((start + probe) % SITES))
+}
+
 /// The site that ends at this address; none where the table has no place for it.
 pub(super) fn find_or_add(behind: u64) -> Option<&'static Site> {
-    let start = (behind.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
-    for probe in 0..PROBES {
-        let site = TABLE.get((start + probe) % SITES)?;
+    for site in places(behind) {
         let there = site.behind.load(Acquire);
         if there == behind {
             return Some(site);

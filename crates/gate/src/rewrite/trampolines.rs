@@ -124,7 +124,7 @@ impl Code {
 
     /// Returns where calls go on.
     fn trampoline(&mut self, moved: &Moved) -> Option<u64> {
-        const TO_GATE: u64 = 14;
+        const TO_GATE: u64 = 16;
         // lea rcx, [goes on]
         self.add(&[0x48, 0x8d, 0x0d])?;
         let goes_on = self.at + self.length as u64 + 4 + 7 + TO_GATE;
@@ -135,6 +135,8 @@ impl Code {
         // jmp [rip]; the entry may lie anywhere.
         self.add(&[0xff, 0x25, 0, 0, 0, 0])?;
         self.add(&entry::begin().to_le_bytes())?;
+        // For calls that the entry sends back ([`entry::AT_SITE`]).
+        self.add(&[0x0f, 0x05])?;
         for (place, instruction) in moved.instructions() {
             let bytes = moved.bytes.get(place..place + instruction.length)?;
             let end = moved.behind + (place + instruction.length) as u64;

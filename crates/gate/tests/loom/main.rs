@@ -28,7 +28,7 @@ macro_rules! with_fences {
             #[path = "../../src/hazard.rs"]
             pub mod hazard;
 
-            use hazard::{Hazards, Pages, Published, SlotIndex};
+            use hazard::{Announcer, Hazards, Pages, Published, SlotIndex};
             use loom::sync::Arc;
             use std::sync::atomic::Ordering::Relaxed;
             use sync::{AtomicU32, AtomicU64};
@@ -43,9 +43,10 @@ macro_rules! with_fences {
                         slots: [Published {
                             ranges: std::array::from_fn(|_| AtomicU64::new(0)),
                             holds_all: AtomicU32::new(0),
+                            is_lent: AtomicU32::new(0),
                         }],
                         peak: AtomicU32::new(0),
-                        announced: AtomicU64::new(0),
+                        announced: std::array::from_fn(|_| AtomicU64::new(0)),
                         crowd: AtomicU32::new(0),
                     });
                     // The page is away, or a call uses it: never both. Plain atomics: the model
@@ -55,12 +56,16 @@ macro_rules! with_fences {
                         let (hazards, used) = (hazards.clone(), used.clone());
                         loom::thread::spawn(move || {
                             let page = Pages::around(PAGE << 12, 1).expect("a page");
-                            hazards.evict(page, |page| {
-                                assert_eq!(page, PAGE);
+                            hazards.announce(Announcer::Second, page);
+                            let mut is_held = false;
+                            hazards
+                                .for_held(page, |held| is_held |= (held.first()..held.end()).contains(&PAGE));
+                            if !is_held {
                                 assert!(!used.load(Relaxed), "the page is in use");
                                 loom::thread::yield_now();
                                 assert!(!used.load(Relaxed), "the page is in use");
-                            });
+                            }
+                            hazards.withdraw(Announcer::Second);
                         })
                     };
                     let slot = SlotIndex(0);

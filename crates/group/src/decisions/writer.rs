@@ -1,7 +1,7 @@
 //! The right to write the decisions of a group.
 
 use super::{
-    Decisions, Failures, Forks, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION,
+    Decisions, Failures, GroupState, MAGIC, PAGE_CLUSTER_DEFAULT, Pressure, Progress, Scope, VERSION, Way,
 };
 use crate::devices::{DeviceDescription, DeviceWriter};
 use crate::folio_orders::FolioOrders;
@@ -100,15 +100,20 @@ impl<'a> DecisionsWriter<'a> {
         self.0.validate.store(1, Relaxed);
     }
 
+    /// Has members take out everything that may leave. Called before any member connects.
+    pub fn evict_all(self) {
+        self.0.evict_all.store(1, Relaxed);
+    }
+
     /// Has calls of members fail at random. Called before any member connects.
     pub fn want_failures(self, failures: Failures) {
         self.0.failure_seed.store(failures.seed, Relaxed);
         self.0.failure_rate.store(failures.rate, Relaxed);
     }
 
-    /// Says how forked children get a userfaultfd. Called before any member connects.
-    pub fn set_forks(self, forks: Forks) {
-        self.0.forks.store(forks as u32, Relaxed);
+    /// Sets the way in which programs are managed. Called before any member connects.
+    pub fn set_way(self, way: Way) {
+        self.0.way.store(way as u32, Relaxed);
     }
 
     /// Sets the folio sizes that members may make. Called before any member connects.

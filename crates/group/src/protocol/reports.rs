@@ -42,11 +42,14 @@ pub enum Note {
     WriteFailed = 4,
     /// The process ends itself (values: [`Ending`]; the system's error, 0: none).
     Ends = 5,
+    /// The program has put a filter before its own calls, which the gate must see: the process has
+    /// given up all that was managed, and its memory stays.
+    Confined = 6,
 }
 
 impl Note {
-    pub(super) const ALL: [Note; 5] =
-        [Note::NoUserfault, Note::Poisoned, Note::Violation, Note::WriteFailed, Note::Ends];
+    pub(super) const ALL: [Note; 6] =
+        [Note::NoUserfault, Note::Poisoned, Note::Violation, Note::WriteFailed, Note::Ends, Note::Confined];
 
     /// The note with this number.
     pub fn from_number(number: u64) -> Option<Self> {

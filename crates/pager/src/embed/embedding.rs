@@ -7,6 +7,7 @@
 //! them.
 
 use crate::engine::embedded::{EMBEDDED, STOPPING};
+use crate::engine::holds::Gate;
 use crate::engine::{CreateError, Engine};
 use crate::evict::evictor::Evictor;
 use crate::fault::buffers::Buffers;
@@ -41,6 +42,8 @@ pub struct Embedding<'a> {
     pub devices: &'a [(DeviceDescription, i32)],
     /// The devices that are to be used.
     pub permitted: DeviceMask,
+    /// The gate, where the program's calls hold what they use; another engine may ask it too.
+    pub calls: Option<&'static Gate>,
 }
 
 impl Engine {
@@ -61,6 +64,9 @@ impl Engine {
         let Group { decisions, segment } = embedding.group;
         self.membership.decisions.store(core::ptr::from_ref(decisions).cast_mut(), Release);
         self.membership.segment.store(core::ptr::from_ref(segment).cast_mut(), Release);
+        if let Some(gate) = embedding.calls {
+            self.stand_behind(gate);
+        }
         self.embedded.forbidden.store(DeviceMask::ALL.minus(embedding.permitted).bits(), Relaxed);
         let shared =
             embedding.permitted.iter().filter_map(|id| Some((id, embedding.devices.get(id.index())?)));

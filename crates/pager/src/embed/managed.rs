@@ -122,8 +122,7 @@ impl Engine {
 
     fn keep(&self, command: Command, start: usize, end: usize) -> Result<(), Errno> {
         let _guard = self.locks.kept.lock();
-        // SAFETY: the set is used under its lock.
-        let kept = unsafe { &mut *self.said.kept.get() };
+        let kept = &self.said.kept;
         let changed = match command {
             Command::Keep => kept.insert(start, end),
             _ => kept.remove(start, end),
@@ -136,8 +135,7 @@ impl Engine {
             return Err(Errno::NOMEM);
         }
         let _events_wait = self.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &mut *self.mappings.registered.get() };
+        let registered = &self.mappings.registered;
         self.userfault().register(start, end - start, Watch::Program)?;
         if registered.insert(start, end).is_err() {
             // SAFETY: no page of it was ever swapped out, or the range would be in the set.
@@ -174,8 +172,7 @@ impl Engine {
         loop {
             let range = {
                 let _events_wait = self.locks.moves.lock();
-                // SAFETY: the set is used under the move lock.
-                unsafe { &*self.mappings.registered.get() }.next(from)
+                self.mappings.registered.next(from)
             };
             let Some(range) = range else { return pages };
             from = from.max(range.start);

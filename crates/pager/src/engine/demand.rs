@@ -23,6 +23,8 @@ pub(crate) enum Step {
     GivenUp = 3,
     /// The range could not be given up: some page of it is away.
     Kept = 4,
+    /// All memory was given up, and none is registered again. This stays, in children too.
+    Closed = 5,
 }
 
 /// One demand at a certain step: the word of the cell.
@@ -42,6 +44,7 @@ impl Ticket {
             2 => Step::Wanted,
             3 => Step::GivenUp,
             4 => Step::Kept,
+            5 => Step::Closed,
             _ => Step::Nothing,
         }
     }
@@ -79,6 +82,7 @@ impl Demand {
     pub(crate) fn take(&self, start: usize, end: usize) -> Option<Ticket> {
         let before = self.now();
         if before.step() != Step::Nothing {
+            // After `Closed` the range is the program's anyway.
             return None;
         }
         let mine = Ticket((before.0 & !7).wrapping_add(8)).at(Step::Taken);
@@ -96,7 +100,7 @@ impl Demand {
 
     /// Whether the evictor may register memory now.
     pub(crate) fn lets_register(&self) -> bool {
-        self.now().step() != Step::GivenUp
+        !matches!(self.now().step(), Step::GivenUp | Step::Closed)
     }
 
     /// The pages of the piece that stay resident for a demand.
@@ -109,10 +113,15 @@ impl Demand {
         (0..PIECE_PAGES).fold(0, |pages, page| pages | Pages::from(is_kept(page)) << page)
     }
 
+    /// Says that the thread of the demand still works for it.
+    pub(crate) fn note_alive(&self) {
+        self.since_ns.store(sys::now_ns(), Release);
+    }
+
     /// Forgets a demand whose thread does not come back.
     pub(crate) fn forget_if_abandoned(&self) {
         let now = self.now();
-        if now.step() != Step::Nothing
+        if !matches!(now.step(), Step::Nothing | Step::Closed)
             && sys::now_ns().saturating_sub(self.since_ns.load(Acquire)) > ABANDONED_NS
         {
             self.go(now, Step::Nothing);
@@ -121,7 +130,10 @@ impl Demand {
 
     /// Forgets the demand of a thread that a forked child does not have.
     pub(crate) fn forget(&self) {
-        self.word.store(self.now().at(Step::Nothing).0, Relaxed);
+        let now = self.now();
+        if now.step() != Step::Closed {
+            self.word.store(now.at(Step::Nothing).0, Relaxed);
+        }
     }
 
     /// Notes that a range was given up. The caller has the handler outside.

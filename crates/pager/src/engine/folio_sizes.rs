@@ -21,8 +21,7 @@ impl Engine {
             return Advised::Nothing;
         }
         let _guard = self.locks.kept.lock();
-        // SAFETY: under the lock of both sets.
-        let (huge, single) = unsafe { (&*self.said.huge_pages.get(), &*self.said.no_huge_pages.get()) };
+        let (huge, single) = (&self.said.huge_pages, &self.said.no_huge_pages);
         if huge.covers(page.raw(), page.end()) {
             Advised::HugePages
         } else if single.covers(page.raw(), page.end()) {

@@ -77,7 +77,7 @@ pub(crate) fn join(engine: &Engine) -> Result<(), Errno> {
     if let Some(ring) = ring {
         engine.trace_into(ring)?;
     }
-    match engine.decisions().forks() {
+    match engine.forks() {
         Forks::Reported if !token.is_none() => inherit_userfault(engine, userfault),
         forks => open_userfault(engine, forks, device),
     }?;
@@ -104,7 +104,8 @@ fn inherit_userfault(engine: &Engine, userfault: Option<i32>) -> Result<(), Errn
 /// Opens the process's own userfaultfd. Nothing is registered with it yet: a child of the gate's
 /// runs no code of the program before all is.
 fn open_userfault(engine: &Engine, forks: Forks, device: Option<i32>) -> Result<(), Errno> {
-    let userfault = Userfault::open(forks, device).inspect_err(|errno| {
+    let calls = engine.decisions().call_faults();
+    let userfault = Userfault::open(forks, calls, device).inspect_err(|errno| {
         let words = [Note::NoUserfault as u64, errno.raw_os_error() as u64, 0];
         let control = engine.descriptors.control.load(Relaxed);
         let _ = link::send(control, &Control::new(Kind::Note, words), None);

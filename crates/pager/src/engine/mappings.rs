@@ -1,17 +1,16 @@
 //! The memory of the program that the engine manages, and the program's advice on it.
 
 use crate::engine::Engine;
+use crate::engine::holds::{Gate, Populate};
 use crate::engine::requests::Request;
 use crate::engine::threads::Life;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::ranges::{Range, Ranges};
 use crate::units::PageAddr;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
-use rustix::mm::{Advice, madvise};
 
 /// How often, and how far apart, a thread looks whether the pager has followed its request. An
 /// evictor that was woken does so in its next pass; one that stands still for longer than all looks
@@ -31,18 +30,25 @@ pub(crate) enum Wait {
 /// The most pages of words that the kernel uses which are kept resident.
 pub const PAGES_OF_WORDS_MAX: u32 = 16 << 10;
 
+/// Mappings that have grown of which the pager learns at once. Threads ask again for others.
+const GROWN_AT_ONCE: usize = 32;
+
 /// How often a thread asks for such a page when too many others wait.
 const TRIES_FOR_WORDS: u32 = 32;
 
 /// The program's mappings, as far as the engine manages them.
 #[repr(C)]
 pub struct Mappings {
-    /// The registered ranges. Protected by `Locks::moves`.
-    pub(crate) registered: UnsafeCell<Ranges>,
+    /// The registered ranges, which change under `Locks::moves`.
+    pub(crate) registered: Ranges,
     /// 0 until memory is registered with userfaultfd for the first time.
     pub(crate) engaged: AtomicU32,
     /// Raised by a thread that has mapped memory and wants it looked at before it is touched.
     pub(crate) scan_wanted: AtomicU32,
+    /// The gate before the program's calls, where there is one.
+    pub(crate) gate: AtomicPtr<Gate>,
+    /// 1 from before the handler reads events until all that it has read are applied (a futex).
+    pub(crate) events_wait: AtomicU32,
     /// Counts the evictor's looks at the mappings (a futex).
     pub(crate) scans: AtomicU32,
     /// The time at which the last look ended.
@@ -59,11 +65,11 @@ pub struct Mappings {
 #[repr(C)]
 pub struct Said {
     /// Ranges that must stay resident (thread control blocks, stacks).
-    pub(crate) kept: UnsafeCell<Ranges>,
+    pub(crate) kept: Ranges,
     /// Ranges for which the program wants huge pages.
-    pub(crate) huge_pages: UnsafeCell<Ranges>,
+    pub(crate) huge_pages: Ranges,
     /// Ranges for which the program wants no huge pages.
-    pub(crate) no_huge_pages: UnsafeCell<Ranges>,
+    pub(crate) no_huge_pages: Ranges,
     /// 1 once the program has given either advice.
     pub(crate) huge_advised: AtomicU32,
     /// The page of the last word that was kept by [`Engine::keep_word_resident`], and how many such
@@ -81,8 +87,7 @@ impl Engine {
     /// The registered range in which this page lies. The caller does not hold the move lock.
     pub(crate) fn registered_around(&self, page: PageAddr) -> Option<Range> {
         let _events_wait = self.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        let range = unsafe { &*self.mappings.registered.get() }.next(page.raw())?;
+        let range = self.mappings.registered.next(page.raw())?;
         (range.start <= page.raw()).then_some(range)
     }
 
@@ -123,9 +128,9 @@ impl Engine {
         self.keep_resident(start, end);
         self.wait_for_pager();
         let (start, end) = (start & !0xfff, end.next_multiple_of(4096));
-        // SAFETY: bringing pages in changes no contents. Where the range is not the program's, the
-        // kernel refuses, and the program's own use of it fails as well.
-        let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxPopulateWrite) };
+        // Where the range is not the program's, the kernel refuses, and the program's own use of it
+        // fails as well.
+        let _ = self.populate(start, end, Populate::Write);
     }
 
     /// Waits until the evictor has looked at the requests twice: what was left before is followed,
@@ -154,26 +159,43 @@ impl Engine {
         }
     }
 
-    /// Applies the requests of the program's threads. Pager threads, or a forking thread that has
-    /// stopped them.
+    /// Applies the requests of the program's threads, but for those about mappings that have grown:
+    /// their threads ask again. Pager threads, or a forking thread that has stopped them.
     pub(crate) fn apply_requests(&self) {
+        self.apply_advice(|_| ());
+    }
+
+    /// Applies all requests of the program's threads. Evictor.
+    pub(crate) fn apply_all_requests(&self) {
+        let mut grown = [Range { start: 0, end: 0 }; GROWN_AT_ONCE];
+        let mut count = 0;
+        self.apply_advice(|range| {
+            if let Some(place) = grown.get_mut(count) {
+                *place = range;
+                count += 1;
+            }
+        });
+        // Others take the lock of the advice within the move lock.
+        grown[..count].iter().for_each(|range| self.learn_grown(range.start, range.end));
+    }
+
+    /// Applies the requests that are advice, and passes mappings that have grown on.
+    fn apply_advice(&self, mut grown: impl FnMut(Range)) {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under the lock of the sets. A full set can only mean 49 152 stacks;
-        // then a stack may be swapped.
-        let kept = unsafe { &mut *self.said.kept.get() };
-        // SAFETY: as above.
-        let (huge, single) =
-            unsafe { (&mut *self.said.huge_pages.get(), &mut *self.said.no_huge_pages.get()) };
+        // A full set can only mean 49 152 stacks; then a stack may be swapped.
+        let kept = &self.said.kept;
+        let (huge, single) = (&self.said.huge_pages, &self.said.no_huge_pages);
         self.requests.take(|kind, start, end| {
             let _ = match kind {
                 Request::KeepResident => kept.insert(start, end),
+                Request::Grown => {
+                    grown(Range { start, end });
+                    Ok(())
+                }
                 Request::HugePages | Request::NoHugePages => {
                     self.said.huge_advised.store(1, Relaxed);
-                    let (said, other) = if kind == Request::HugePages {
-                        (&mut *huge, &mut *single)
-                    } else {
-                        (&mut *single, &mut *huge)
-                    };
+                    let (said, other) =
+                        if kind == Request::HugePages { (huge, single) } else { (single, huge) };
                     let _ = other.remove(start, end);
                     said.insert(start, end)
                 }

@@ -31,6 +31,8 @@ pub struct Membership {
     pub(crate) group_name_length: usize,
     pub(crate) agent_path: [u8; GROUP_NAME_MAX],
     pub(crate) agent_path_length: usize,
+    /// 1 where the gate makes the forks of this process whatever the group's way is.
+    pub(crate) gated: AtomicU32,
 }
 
 impl Engine {
@@ -90,10 +92,24 @@ impl Engine {
         &self.decisions().seats[self.membership.member.load(Acquire) as usize]
     }
 
+    /// Has the gate make the forks of this process and its children, whatever the group's way is:
+    /// no C library tells of them. Before the pager starts.
+    pub fn gate_forks(&self) {
+        self.membership.gated.store(1, Relaxed);
+    }
+
+    /// How forked children of this process get a userfaultfd. Valid once the handler has joined.
+    pub(crate) fn forks(&self) -> Forks {
+        match self.membership.gated.load(Relaxed) {
+            0 => self.decisions().forks(),
+            _ => Forks::Gated,
+        }
+    }
+
     /// Whether the system-call gate is to stand before the calls of this process, because the
     /// kernel reports no forks. False for a process that is no member.
     pub fn forks_are_gated(&self) -> bool {
-        self.life() == Life::Running && self.decisions().forks() == Forks::Gated
+        self.life() == Life::Running && self.forks() == Forks::Gated
     }
 
     /// This process's member in the segment.

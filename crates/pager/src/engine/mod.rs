@@ -11,6 +11,7 @@
 //! | `confinement` | what a pager that is a process may do |
 //! | `membership`, `link`, `join`, `account` | the group: its memories, its protocol, the charge |
 //! | `mappings`, `requests`, `advices`, `demand`, `folio_sizes` | the program's memory |
+//! | `holds` | what system calls hold, where the kernel reports no faults of theirs |
 //! | `arena`, `chunks`, `pool`, `workspaces` | the engine's own memory |
 //! | `ring_turn`, `plans`, `shares` | who may use the staging ring, and what is handed over |
 //! | `fork_state`, `raw_tables`, `words` | forks and children, as state |
@@ -32,7 +33,9 @@ pub mod due;
 pub mod embedded;
 pub mod ending;
 pub mod folio_sizes;
+pub mod followed_exec;
 pub mod fork_state;
+pub mod holds;
 pub mod join;
 pub mod link;
 pub mod locks;

@@ -18,6 +18,8 @@ pub enum Request {
     HugePages = 2,
     /// The program wants no huge pages there.
     NoHugePages = 3,
+    /// The mapping has grown, and is managed up to its new end.
+    Grown = 4,
 }
 
 #[repr(C)]
@@ -59,6 +61,7 @@ impl Requests {
                 1 => Request::KeepResident,
                 2 => Request::HugePages,
                 3 => Request::NoHugePages,
+                4 => Request::Grown,
                 _ => continue,
             };
             each(request, place.start.load(Relaxed), place.end.load(Relaxed));

@@ -422,8 +422,7 @@ impl Evictor {
     /// The first registered range within `start..end`.
     pub(crate) fn next_registered(&self, start: usize, end: usize) -> Option<Range> {
         let _events_wait = self.engine.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        let range = unsafe { &*self.engine.mappings.registered.get() }.next(start)?;
+        let range = self.engine.mappings.registered.next(start)?;
         (range.start < end && start < end)
             .then(|| Range { start: start.max(range.start), end: range.end.min(end) })
     }

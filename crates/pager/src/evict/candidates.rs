@@ -133,8 +133,7 @@ impl Engine {
     /// The pages of the piece that must stay resident.
     pub(crate) fn kept_pages(&self, piece: PieceAddr) -> Pages {
         let _guard = self.locks.kept.lock();
-        // SAFETY: under its lock.
-        let kept = unsafe { &*self.said.kept.get() };
+        let kept = &self.said.kept;
         let mut pages = self.demand.kept_pages(piece);
         let mut from = piece.raw();
         while let Some(range) = kept.next(from).filter(|range| range.start < piece.end()) {

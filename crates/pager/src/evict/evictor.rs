@@ -19,6 +19,7 @@ use crate::evict::registration::Memory;
 use crate::evict::sharing::ToProtect;
 use crate::evict::shortage::Shortage;
 use crate::evict::survey::{SharingSurvey, Survey};
+use crate::evict::sweep::{self, Sweep};
 use crate::evict::tiers::Tiers;
 use crate::evict::upkeep::Upkeep;
 use crate::evict::wanted::Wanted;
@@ -169,7 +170,7 @@ impl Evictor {
     /// One pass of a round: new memory is taken in, and one batch leaves, where one is wanted.
     fn pass(&mut self) -> Pass {
         let gate = self.engine.locks.gate.lock();
-        self.engine.apply_requests();
+        self.engine.apply_all_requests();
         self.engine.follow_demand();
         self.measure();
         self.follow_devices();
@@ -203,6 +204,11 @@ impl Evictor {
             self.end_batch(gate, batch, bound);
             return Pass::Again;
         }
+        if wanted == Wanted::Nothing && self.engine.decisions().evicts_all() {
+            let (batch, sweep) = self.sweep();
+            self.end_batch(gate, batch, bound);
+            return if sweep == Sweep::Done { Pass::Sleep(sweep::REST_NS) } else { Pass::Again };
+        }
         match wanted {
             Wanted::Nothing => self.rest(gate, view, demoted),
             Wanted::Later => self.let_others_give(gate, view),
@@ -221,7 +227,8 @@ impl Evictor {
         }
         let scan_wanted = engine.mappings.scan_wanted.load(Acquire) != 0;
         let is_embedded = engine.embedded.is_on();
-        if claimed >= view.marks.engage || scan_wanted || engine.is_engaged() || is_embedded {
+        let is_engaged = engine.is_engaged() || is_embedded || engine.decisions().evicts_all();
+        if claimed >= view.marks.engage || scan_wanted || is_engaged {
             self.engage();
             self.register_new(if view.total >= view.marks.low { Memory::Short } else { Memory::Ample });
         }

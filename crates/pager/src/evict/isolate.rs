@@ -1,6 +1,7 @@
 //! Taking pages out of the program: from its pieces of 64 KiB into berths of staging.
 
 use crate::engine::Engine;
+use crate::engine::holds::By;
 use crate::engine::ring_turn::RingTurn;
 use crate::evict::candidates::is_carried_out;
 use crate::kernel::pagemap::{self, Now};
@@ -11,7 +12,7 @@ use crate::staging::row::{ROW_PIECES, Row};
 use crate::staging::row_pages::RowPages;
 use crate::staging::staged_folio::StagedFolio;
 use crate::store::part::Part;
-use crate::units::{PIECE_PAGES, Pages, PieceAddr};
+use crate::units::{PAGE, PIECE, PIECE_PAGES, Pages, PieceAddr};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
@@ -103,14 +104,15 @@ impl Engine {
         done: &mut [Isolation; ROW_PIECES],
     ) {
         for (number, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.wanted.all() != 0) {
-            // SAFETY: the set is used under the move lock.
-            let registered = unsafe { &*self.mappings.registered.get() };
+            let registered = &self.mappings.registered;
             match self.table.block(part.piece) {
                 Some(block) if covers(registered, part.piece, part.wanted.all()) => self.mark(block, part),
                 _ => done[number].refused = Some(Refused::Gone),
             }
         }
-        let tried = self.choose(parts);
+        let mut tried = self.choose(parts);
+        let announced = self.announce_range(By::Mover, start, start + parts.len() * PIECE);
+        announced.for_held(|held| tried.remove((held.start - start) / PAGE, (held.end - start) / PAGE));
         if !tried.is_empty() {
             let moves = self.move_runs(start, &tried, target);
             for (number, isolation) in done.iter_mut().enumerate() {

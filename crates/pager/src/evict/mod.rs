@@ -24,6 +24,7 @@
 //! | `workingset` | the length of the inactive list |
 //! | `store_share` | the compressed store's share of the memory |
 //! | `recompress`, `swapoff` | when idle pages are recompressed; devices that come and go |
+//! | `sweep` | everything leaves at once, for tests |
 //! | `validate` | every invariant, checked while the program runs |
 
 pub mod announced;
@@ -49,6 +50,7 @@ pub mod shortage;
 pub mod store_share;
 pub mod survey;
 pub mod swapoff;
+pub mod sweep;
 pub mod tiers;
 pub mod upkeep;
 pub mod validate;

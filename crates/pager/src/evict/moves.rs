@@ -36,7 +36,8 @@ impl Engine {
                     moves.moved.add(page, self.moved_after_all(from, to, run));
                 }
                 // Nothing is known of the other pages of the run.
-                self.not_registered(from, run.min(PIECE_PAGES - page % PIECE_PAGES) * PAGE);
+                let unknown = if self.calls_hold() { 1 } else { run.min(PIECE_PAGES - page % PIECE_PAGES) };
+                self.not_registered(from, unknown * PAGE);
                 moves.refused = Some((page, Refused::Gone));
                 break;
             };
@@ -146,8 +147,7 @@ impl Engine {
     /// The range was registered as one, but had a hole just then, which is mapped by now: the next
     /// look at the mappings finds it. The caller holds the move lock.
     fn not_registered(&self, start: usize, bytes: usize) {
-        // SAFETY: the set is used under the move lock.
-        unsafe { &mut *self.mappings.registered.get() }.forget(start, start + bytes);
+        self.mappings.registered.forget(start, start + bytes);
         self.mappings.scan_wanted.store(1, Release);
     }
 }

@@ -31,7 +31,7 @@ const STEP_BLOCKS: usize = 64;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     /// The rest, from this address on, is left for another step. At the end of the range only
     /// staging has yet to be written back.
     Until(usize),
@@ -91,8 +91,7 @@ impl Evictor {
 
     fn is_registered(&self, advised: Advised) -> bool {
         let _events_wait = self.engine.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        unsafe { &*self.engine.mappings.registered.get() }.covers(advised.start, advised.end)
+        self.engine.mappings.registered.covers(advised.start, advised.end)
     }
 
     /// Cools the pages of the range, which come before those that the clock's hand meets from now
@@ -120,7 +119,7 @@ impl Evictor {
         if reached < end { Step::Until(reached) } else { Step::Over }
     }
 
-    fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
+    pub(crate) fn page_out(&mut self, advised: Advised, batch: &mut Batch) -> Step {
         // Staging must have room first.
         if self.drain_staging(batch).is_err() {
             return Step::Over;

@@ -2,14 +2,16 @@
 //! new ones with userfaultfd.
 
 use crate::engine::Engine;
+use crate::engine::holds::By;
 use crate::evict::evictor::Evictor;
 use crate::kernel::futex::{self, Sharing};
 use crate::kernel::maps::{self, MappingFilter};
 use crate::kernel::ranges::Range;
 use crate::kernel::sys;
 use crate::kernel::uffd::Watch;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 
 /// An address space that grew by this much is looked at without delay.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
@@ -107,8 +109,7 @@ impl Engine {
     /// the range from the first to the last of them, if there was any. The caller holds the move
     /// lock.
     pub(crate) fn register_pieces(&self, start: usize, end: usize) -> Option<Range> {
-        // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &mut *self.mappings.registered.get() };
+        let registered = &self.mappings.registered;
         // A range that was just given up is not taken back; the next look finds the rest.
         if registered.covers(start, end) || !self.demand.lets_register() {
             return None;
@@ -118,15 +119,29 @@ impl Engine {
         // registration.
         self.arena.with_pieces_fixed(|arena| {
             arena.for_gaps(start, end, |gap| {
-                let new = registered.next_hole(gap.start);
-                if new < gap.end
-                    && self.userfault().register(gap.start, gap.end - gap.start, Watch::Program).is_ok()
-                    // A full set leaves the range registered but unknown: its faults are served,
-                    // and it is never evicted.
-                    && registered.insert(gap.start, gap.end).is_ok()
-                {
-                    found = Some(Range { start: found.map_or(new, |found| found.start), end: gap.end });
-                }
+                self.for_free(By::Mover, gap.start, gap.end, |free| {
+                    let (new, bytes) = (registered.next_hole(free.start), free.end - free.start);
+                    // An unmapping that has not been read yet would be taken for one of what lies
+                    // there now, and calls would not know that it is registered.
+                    if self.calls_hold() && self.userfault().check_registered(free.start) == Err(Errno::AGAIN)
+                    {
+                        self.mappings.scan_wanted.store(1, Release);
+                        return;
+                    }
+                    if new >= free.end
+                        || self.userfault().register(free.start, bytes, Watch::Program).is_err()
+                    {
+                        return;
+                    }
+                    if registered.insert(free.start, free.end).is_ok() {
+                        found = Some(Range { start: found.map_or(new, |found| found.start), end: free.end });
+                    } else if self.calls_hold() && new == free.start {
+                        // SAFETY: nothing of it was registered before, so no page of it is out.
+                        let _ = unsafe { self.userfault().unregister(free.start, bytes) };
+                    }
+                    // Elsewhere a full set leaves the range registered but unknown: its faults are
+                    // served, and it is never evicted.
+                });
             });
         });
         found

@@ -21,6 +21,7 @@
 //! are registered; pages that are read afterwards are filled by the handler and are no zero pages.
 
 use crate::engine::Engine;
+use crate::engine::holds::By;
 use crate::kernel::pagemap;
 use crate::kernel::uffd::Userfault;
 use crate::units::{BLOCK, BlockAddr, PIECE, PIECE_PAGES, PageAddr, PieceAddr};
@@ -106,8 +107,7 @@ impl Engine {
         loop {
             let range = {
                 let _events_wait = self.locks.moves.lock();
-                // SAFETY: the set is used under the move lock.
-                unsafe { &*self.mappings.registered.get() }.next(from)
+                self.mappings.registered.next(from)
             };
             let Some(range) = range else { return };
             self.protect_pages(range.start.max(from), range.end, what);
@@ -127,8 +127,7 @@ impl Engine {
     /// Protects the memory that a child made by a bare clone(2) has just inherited, as far as this
     /// process knows it. The caller holds the move lock.
     pub(crate) fn protect_in_child(&self, child: Userfault) {
-        // SAFETY: the set is used under the move lock.
-        for range in unsafe { &*self.mappings.registered.get() }.as_slice() {
+        for range in self.mappings.registered.iter() {
             let mut start = range.start;
             while start < range.end {
                 let piece = PieceAddr::containing(start);
@@ -179,7 +178,12 @@ impl Engine {
         // adopts its inheritance, reads none meanwhile; pages that are left unprotected then are
         // counted at the next measurement.
         for _ in 0..PROTECT_ATTEMPTS {
-            if start >= end || self.userfault().protect(start, end - start) != Err(Errno::AGAIN) {
+            let mut is_refused = false;
+            self.for_free(By::Protector, start, end, |free| {
+                is_refused |=
+                    self.userfault().protect(free.start, free.end - free.start) == Err(Errno::AGAIN);
+            });
+            if !is_refused {
                 return;
             }
             rustix::thread::sched_yield();

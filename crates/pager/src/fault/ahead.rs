@@ -143,7 +143,11 @@ impl Handler {
         }
         engine.apply_requests();
         let must_stay = |piece| engine.kept_pages(trigger.start.piece(piece)) != 0;
-        if engine.embedded.is_on() || engine.fork.has_relatives() || (0..BLOCK / PIECE).any(must_stay) {
+        if engine.embedded.is_on()
+            || engine.calls_hold()
+            || engine.fork.has_relatives()
+            || (0..BLOCK / PIECE).any(must_stay)
+        {
             return;
         }
         let _nobody_claims = engine.locks.moves.lock();
@@ -232,8 +236,7 @@ impl Engine {
         let is_clean = |block: &Block| {
             PageInBlock::all().any(|page| matches!(block.word(page).state(), PageState::Clean(..)))
         };
-        // SAFETY: the set is used under the move lock.
-        let is_ours = unsafe { &*self.mappings.registered.get() }.covers(start.raw(), start.end());
+        let is_ours = self.mappings.registered.covers(start.raw(), start.end());
         is_ours && self.table.block(start).is_some_and(|block| !is_clean(block))
     }
 }

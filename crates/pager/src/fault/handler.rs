@@ -291,6 +291,7 @@ impl Handler {
         loop {
             let mut messages = [Message::EMPTY; MESSAGES];
             let _moves_wait = engine.locks.moves.lock();
+            engine.events_come();
             let count = self.read_some(engine.userfault(), &mut messages);
             let since_ns = if count > 0 { sys::now_ns() } else { 0 };
             for message in &messages[..count] {
@@ -303,6 +304,9 @@ impl Handler {
                     event if engine.fork.is_thawed() => self.process(event),
                     event => self.postpone(event),
                 }
+            }
+            if engine.fork.log.len() == 0 {
+                engine.events_are_applied();
             }
             if count < MESSAGES {
                 return;

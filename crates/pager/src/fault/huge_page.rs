@@ -360,8 +360,7 @@ impl Engine {
     /// Whether all of this block is registered, so that it may come as a whole.
     pub(crate) fn is_block_registered(&self, block: BlockAddr) -> bool {
         let _events_wait = self.locks.moves.lock();
-        // SAFETY: the set is used under the move lock.
-        unsafe { &*self.mappings.registered.get() }.covers(block.raw(), block.end())
+        self.mappings.registered.covers(block.raw(), block.end())
     }
 
     /// Called when all of a block has moved to staging, at `staged`, by one move: notes whether it

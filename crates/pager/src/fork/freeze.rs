@@ -30,6 +30,7 @@ impl Handler {
         engine.forget_raw_children();
         let _moves_wait = engine.locks.moves.lock();
         self.process_log();
+        engine.fork.log.clear();
         engine.apply_requests();
         // Memory that was not inherited at all (`dc`) is in no list of the child's, and falls to
         // the next step.
@@ -201,6 +202,7 @@ impl Handler {
             let _moves_wait = engine.locks.moves.lock();
             self.process_log();
             fork.log.clear();
+            engine.events_are_applied();
         }
         fork.window.store(THAWED, Release);
         if let Err(errno) = fork.renew_token() {

@@ -36,7 +36,7 @@ impl Engine {
     /// made, and the program's threads have none of its descriptors. Without memory for it a fork
     /// takes until the handler's next look. Evictor, once.
     pub(crate) fn hang_bell(&self) {
-        if self.decisions().forks() != Forks::Gated {
+        if self.forks() != Forks::Gated {
             return;
         }
         let Some(page) = self.arena.own_mapping(PAGE) else { return };
@@ -61,25 +61,20 @@ impl Engine {
     /// # Errors
     /// The kernel has no memory or no mapping left for it, or does not say what is mapped.
     pub(crate) fn watch_inherited(&self) -> Result<(), Errno> {
-        if self.decisions().forks() != Forks::Gated {
+        if self.forks() != Forks::Gated {
             return Ok(());
         }
-        // SAFETY: the set is used under the move lock, which our caller holds; the descriptor is in
-        // the pager threads' table and stays open.
-        let (registered, file) = unsafe {
-            let file = BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed));
-            (&*self.mappings.registered.get(), file)
-        };
+        // SAFETY: the descriptor is in the pager threads' table and stays open.
+        let file = unsafe { BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed)) };
+        let registered = &self.mappings.registered;
         let (mut buffer, mut outcome) = ([0; 8192], Ok(()));
         maps::read(file, &mut buffer, |mapping| {
             if mapping.kind == MappingKind::File {
                 // It has come there since.
                 return;
             }
-            let overlapping = registered
-                .as_slice()
-                .iter()
-                .map(|range| (range.start.max(mapping.start), range.end.min(mapping.end)));
+            let overlapping =
+                registered.iter().map(|range| (range.start.max(mapping.start), range.end.min(mapping.end)));
             for (start, end) in overlapping.filter(|(start, end)| start < end) {
                 let watched = self.userfault().register(start, end - start, Watch::Program);
                 outcome = outcome.and(watched);
@@ -92,7 +87,7 @@ impl Engine {
     /// with the registrations. Clean pages stay as they are, so none counts as unchanged any more.
     /// In a child, before anything is served.
     pub(crate) fn protect_inherited(&self) {
-        if self.decisions().forks() == Forks::Gated && self.fork.protection() == Protection::Protected {
+        if self.forks() == Forks::Gated && self.fork.protection() == Protection::Protected {
             self.protect_registered(ToProtect::All);
         }
     }

@@ -35,9 +35,9 @@ pub use crate::engine::fork_state::Made;
 use crate::engine::fork_state::turn::{Back, Freeze};
 use crate::engine::fork_state::{FROZEN, THAWED};
 use crate::engine::threads::Life;
-use crate::kernel::maps::{self, MappingFilter};
+use crate::kernel::maps::{self, MappingFilter, MappingKind};
 use crate::kernel::sys;
-use crate::kernel::thread::{self, Place};
+use crate::kernel::thread::{self, Place, SignalsBlocked};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use folioswap_group::decisions::Forks;
 use folioswap_group::protocol::ForkToken;
@@ -50,12 +50,17 @@ impl Engine {
     /// gone. All else is registered (again, which changes nothing where the kernel registered it at
     /// the fork). The program stands still meanwhile.
     ///
+    /// Where calls hold what they use, all that is registered stays known, also what would not be
+    /// managed today: pages of it may be away.
+    ///
     /// # Errors
     /// Where forks are made by the gate: not all is registered, and the child would read zeroes.
     pub(crate) fn adopt_mappings(&self) -> Result<(), Errno> {
         self.watch_inherited()?;
-        // SAFETY: the set is used under the move lock, which our caller holds.
-        unsafe { &mut *self.mappings.registered.get() }.clear();
+        let keeps_registered = self.calls_hold();
+        if !keeps_registered {
+            self.mappings.registered.clear();
+        }
         // SAFETY: the descriptor is in the pager threads' table and stays open.
         let file = unsafe { BorrowedFd::borrow_raw(self.descriptors.maps.load(Relaxed)) };
         let mut buffer = [0; 8192];
@@ -64,6 +69,10 @@ impl Engine {
         let _ = maps::read(file, &mut buffer, |mapping| {
             self.unmap_pages(end, mapping.start);
             end = mapping.end;
+            if keeps_registered && mapping.kind == MappingKind::File {
+                // It has come there since.
+                self.mappings.registered.forget(mapping.start, mapping.end);
+            }
             if filter.can_be_managed(mapping)
                 && let Some(new) = self.register_pieces(mapping.start, mapping.end)
             {
@@ -105,6 +114,10 @@ pub fn prepare(engine: &Engine, stack: Stack) {
     engine.end_without_pager();
     engine.forget_old_pagers();
     engine.wait_for_headroom_for_child();
+    // The gate has blocked all signals already. A handler of the program's that touched memory that
+    // is away, or forked, would wait for what this thread holds. Where a filter forbids the call,
+    // such a signal remains a danger.
+    let _no_handlers = (stack == Stack::OfProgram).then(SignalsBlocked::now);
     fork.serialised.acquire();
     fork.turn.begin(sys::gettid());
     fork.preparing.store(1, Release);
@@ -150,7 +163,7 @@ pub fn parent(engine: &Engine, made: Made) {
         return;
     }
     let me = sys::gettid();
-    if fork.turn.is_out(me) && engine.decisions().forks() == Forks::Gated {
+    if fork.turn.is_out(me) && engine.forks() == Forks::Gated {
         fork.set_gated_child(made);
     }
     match fork.turn.come_back(me) {

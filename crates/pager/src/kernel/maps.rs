@@ -2,6 +2,7 @@
 
 use crate::kernel::image;
 use crate::kernel::ranges::Range;
+use crate::kernel::window;
 use rustix::fd::BorrowedFd;
 
 /// One line of the file: a mapping.
@@ -65,7 +66,7 @@ impl MappingFilter {
     pub fn can_be_managed(&mut self, mapping: Mapping) -> bool {
         let data = self.previous.kind == MappingKind::File && self.previous.end == mapping.start;
         self.previous = mapping;
-        if mapping.start < self.own.end && self.own.start < mapping.end {
+        if mapping.start < self.own.end && self.own.start < mapping.end || window::has(mapping.start) {
             return false;
         }
         let bytes = mapping.end - mapping.start;

@@ -38,6 +38,12 @@ pub fn place(bytes: usize) -> *mut c_void {
     null_mut()
 }
 
+/// Whether an address lies in this part, where all is the engine's or the gate's own, or was put
+/// there by a program that asked for it.
+pub fn has(address: usize) -> bool {
+    (START..END).contains(&address)
+}
+
 /// The first address, as random as that of our code, which the kernel chose.
 fn first() -> usize {
     START + ((place as fn(usize) -> *mut c_void as usize) & (SPREAD - 1)) / BLOCK * BLOCK

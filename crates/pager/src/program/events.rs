@@ -127,10 +127,12 @@ impl Engine {
     /// staging.
     pub(crate) fn move_words(&self, from: usize, to: usize, bytes: usize) {
         crate::engine::words::move_words(self, &self.table, from, to, bytes);
-        // SAFETY: the set is used under the move lock, which our caller holds (or it is a child's
-        // only thread).
-        let registered = unsafe { &mut *self.mappings.registered.get() };
-        registered.forget(from, from + bytes);
+        // Our caller holds the move lock, or is a child's only thread.
+        let registered = &self.mappings.registered;
+        if !self.calls_hold() {
+            registered.forget(from, from + bytes);
+        }
+        // Else an unmapping is to say that it is gone: with MREMAP_DONTUNMAP it stays registered.
         let _ = registered.insert(to, to + bytes);
     }
 
@@ -177,19 +179,14 @@ impl Engine {
     /// Applies an unmapping: the range is no longer mapped.
     pub(crate) fn unmap_pages(&self, start: usize, end: usize) {
         self.forget_words(start, end);
-        // SAFETY: the set is used under the move lock, which our caller holds.
-        let registered = unsafe { &mut *self.mappings.registered.get() };
-        registered.forget(start, end);
+        self.mappings.registered.forget(start, end);
         let _guard = self.locks.kept.lock();
         // A full set keeps all of the range: memory mapped there later stays resident, and so do
         // the stacks around it.
-        // SAFETY: under its lock.
-        let _ = unsafe { &mut *self.said.kept.get() }.remove(start, end);
+        let _ = self.said.kept.remove(start, end);
         if self.said.huge_advised.load(Relaxed) != 0 {
-            // SAFETY: the set is used under its lock.
-            let _ = unsafe { &mut *self.said.huge_pages.get() }.remove(start, end);
-            // SAFETY: the set is used under its lock.
-            let _ = unsafe { &mut *self.said.no_huge_pages.get() }.remove(start, end);
+            let _ = self.said.huge_pages.remove(start, end);
+            let _ = self.said.no_huge_pages.remove(start, end);
         }
     }
 

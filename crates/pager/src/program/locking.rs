@@ -4,6 +4,7 @@
 
 use crate::engine::Engine;
 use crate::engine::descriptors;
+use crate::engine::holds::Populate;
 use crate::kernel::maps::{self, MappingKind};
 use crate::kernel::ranges::Range;
 use crate::kernel::sys;
@@ -12,7 +13,6 @@ use folioswap_group::protocol::ProcFile;
 use linux_raw_sys::general as raw;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::mm::{Advice, madvise};
 
 /// When locked memory becomes resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +54,13 @@ impl Engine {
         if residence == Residence::Now {
             // As with the kernel, memory that cannot come in is no error.
             let _ = maps::read(list.as_fd(), &mut buffer, |mapping| {
-                let advice = match mapping.kind {
-                    MappingKind::Anonymous => Advice::LinuxPopulateWrite,
-                    MappingKind::File | MappingKind::Other => Advice::LinuxPopulateRead,
+                let how = match mapping.kind {
+                    MappingKind::Anonymous => Populate::Write,
+                    MappingKind::File | MappingKind::Other => Populate::Read,
                     MappingKind::Reserved => return,
                 };
                 self.for_program_parts(mapping.start, mapping.end, |part| {
-                    // SAFETY: bringing pages in changes no contents.
-                    let _ = unsafe { madvise(part.start as *mut _, part.end - part.start, advice) };
+                    let _ = self.populate(part.start, part.end, how);
                 });
             });
         }

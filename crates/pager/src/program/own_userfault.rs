@@ -9,6 +9,7 @@
 
 use crate::engine::Engine;
 use crate::engine::demand::{Step, Ticket};
+use crate::engine::holds::Populate;
 use crate::engine::mappings::Wait;
 use crate::engine::threads::Life;
 use crate::engine::words::pages_within;
@@ -16,9 +17,11 @@ use crate::fault::handler::Handler;
 use crate::kernel::futex::{self, Sharing};
 use crate::units::{ADDRESS_END, BlockAddr, PAGE, PageInBlock};
 use core::sync::atomic::Ordering::Relaxed;
+use folioswap_group::protocol::{Kind, Note};
 use folioswap_policy::page::PageState;
 use folioswap_policy::page_table::Block;
-use rustix::mm::{Advice, madvise};
+use rustix::io::Errno;
+use rustix::mm::{MprotectFlags, mprotect};
 
 /// How often pages are brought back that came in the way of giving a range up.
 const ATTEMPTS: u32 = 16;
@@ -44,25 +47,71 @@ impl Engine {
     /// Threads of the program.
     pub fn leave_to_program<T>(&self, start: usize, end: usize, register: impl FnOnce() -> T) -> T {
         let (start, end) = (start & !(PAGE - 1), end.next_multiple_of(PAGE));
+        if !self.is_engaged() {
+            return register();
+        }
+        let Some(mine) = self.take_demand(start, end) else { return register() };
+        let mine = self.have_given_up(mine, start, end);
+        let result = register();
+        self.demand.go(mine, Step::Nothing);
+        futex::wake(self.demand.futex(), Sharing::Private);
+        result
+    }
+
+    /// Has the pager give up all of the program's memory, for good: pages that are away come back,
+    /// and nothing leaves any more. Returns when that is so; where the memory does not fit into the
+    /// limit the run ends. Threads of the program.
+    pub fn leave_everything_to_program(&self) {
+        while self.is_served() && self.demand.now().step() != Step::Closed {
+            self.end_without_pager();
+            if let Some(mine) = self.take_demand(0, ADDRESS_END) {
+                let mine = self.have_given_up(mine, 0, ADDRESS_END);
+                let closed = mine.step() == Step::GivenUp && self.demand.go(mine, Step::Closed);
+                if !closed {
+                    self.demand.go(mine, Step::Nothing);
+                }
+                futex::wake(self.demand.futex(), Sharing::Private);
+            }
+        }
+    }
+
+    /// Undoes [`Engine::leave_everything_to_program`]. Threads of the program.
+    pub fn take_everything_back(&self) {
+        let now = self.demand.now();
+        if now.step() == Step::Closed {
+            self.demand.go(now, Step::Nothing);
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        self.is_ours() && self.life() == Life::Running
+    }
+
+    /// Takes the cell for a range; `None`: this process has no pager, or other threads do not give
+    /// the cell back.
+    fn take_demand(&self, start: usize, end: usize) -> Option<Ticket> {
         let demand = &self.demand;
-        let is_served = || self.is_ours() && self.life() == Life::Running && self.is_engaged();
-        let mut looks = 0;
-        let mut mine = loop {
-            looks += 1;
-            if looks > LOOKS || !is_served() {
-                return register();
+        for _ in 0..LOOKS {
+            if !self.is_served() {
+                return None;
             }
             if let Some(mine) = demand.take(start, end) {
-                break mine;
+                return Some(mine);
             }
             futex::wait(demand.futex(), demand.now().word(), LOOK_NS, Sharing::Private);
-        };
+        }
+        None
+    }
+
+    /// Brings back what is away of a range, and has the evictor give it up. Returns the demand as
+    /// it is then.
+    fn have_given_up(&self, mut mine: Ticket, start: usize, end: usize) -> Ticket {
         for _ in 0..ATTEMPTS {
-            if !is_served() || self.wait_for_pager() == Wait::InVain {
+            if !self.is_served() || self.wait_for_pager() == Wait::InVain {
                 break;
             }
             self.bring_back_missing(start, end);
-            if !demand.go(mine, Step::Wanted) {
+            if !self.demand.go(mine, Step::Wanted) {
                 break;
             }
             mine = self.wait_for_evictor(mine.at(Step::Wanted));
@@ -70,10 +119,7 @@ impl Engine {
                 break;
             }
         }
-        let result = register();
-        demand.go(mine, Step::Nothing);
-        futex::wake(demand.futex(), Sharing::Private);
-        result
+        mine
     }
 
     /// Waits until the evictor has followed the demand. Returns the demand as it is then.
@@ -97,12 +143,26 @@ impl Engine {
             for index in pages_within(base, start, end) {
                 if self.is_missing(base, block, index) {
                     let page = base.page(index).raw();
-                    // SAFETY: bringing pages in changes no contents; where the program has unmapped
-                    // the page, the kernel refuses.
-                    let _ = unsafe { madvise(page as *mut _, PAGE, Advice::LinuxPopulateRead) };
+                    self.demand.note_alive();
+                    // Where the program has unmapped the page, the kernel refuses.
+                    if self.populate(page, page + PAGE, Populate::Read) == Err(Errno::INVAL) {
+                        self.bring_back_hidden(page);
+                    }
                 }
             }
         });
+    }
+
+    /// Brings back a page that the program may not read now.
+    fn bring_back_hidden(&self, page: usize) {
+        let protect = |access| {
+            // SAFETY: the program may not touch the page, so it finds no difference.
+            unsafe { mprotect(page as *mut _, PAGE, access) }
+        };
+        if protect(MprotectFlags::READ).is_ok() {
+            let _ = self.populate(page, page + PAGE, Populate::Read);
+            let _ = protect(MprotectFlags::empty());
+        }
     }
 
     /// Whether the bytes of this page are not in memory, or are on their way.
@@ -135,6 +195,9 @@ impl Engine {
         };
         if step == Step::GivenUp {
             demand.note_given_up();
+            if end == ADDRESS_END {
+                self.tell(Kind::Note, [Note::Confined as u64, 0, 0], None);
+            }
         }
         // A thread that waits no longer has taken its demand back.
         demand.go(wanted, step);
@@ -152,8 +215,7 @@ impl Engine {
         if !is_whole {
             return Given::Not;
         }
-        // SAFETY: the set is used under the move lock.
-        let registered = unsafe { &mut *self.mappings.registered.get() };
+        let registered = &self.mappings.registered;
         let mut at = start;
         while let Some(range) = registered.next(at) {
             let (from, to) = (range.start.max(at), range.end.min(end));

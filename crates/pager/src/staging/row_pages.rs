@@ -28,6 +28,12 @@ impl RowPages {
             self.0[page / PIECE_PAGES] |= 1 << (page % PIECE_PAGES);
         }
     }
+    /// Takes pages `first..end` out of the set.
+    pub(crate) fn remove(&mut self, first: usize, end: usize) {
+        for page in first..end.min(ROW_PAGES) {
+            self.0[page / PIECE_PAGES] &= !(1 << (page % PIECE_PAGES));
+        }
+    }
     /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|&pages| pages == 0)

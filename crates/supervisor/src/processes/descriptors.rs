@@ -1,7 +1,7 @@
 //! The descriptors 0, 1 and 2 and the inherited ones: CMD gets them unchanged, and our processes
 //! keep none for whose end a pipeline waits.
 
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
@@ -82,6 +82,13 @@ pub fn saved_stderr() -> Option<OwnedFd> {
     let number = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
     // SAFETY: the descriptor is new and has no other owner.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The path by which other processes open what a descriptor of this process leads to, as long as it
+/// lives: the file, or that of this name where the descriptor is a directory.
+pub fn path_for_others(descriptor: impl AsFd, name: Option<&str>) -> String {
+    let path = format!("/proc/{}/fd/{}", std::process::id(), descriptor.as_fd().as_raw_fd());
+    name.map_or(path.clone(), |name| format!("{path}/{name}"))
 }
 
 #[cfg(test)]

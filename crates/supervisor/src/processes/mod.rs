@@ -5,6 +5,8 @@ pub mod census;
 pub mod descriptors;
 mod elf;
 pub(crate) mod files;
+#[cfg_attr(not(target_arch = "x86_64"), path = "inject_none.rs")]
+pub mod inject;
 pub mod limits;
 pub(crate) mod orphans;
 pub mod peer;

@@ -260,6 +260,31 @@ pub fn is_exiting(pid: u32) -> Option<bool> {
     Some(flags & EXITING != 0)
 }
 
+/// The number in our namespace of a process's thread that has this number in its own.
+pub fn thread_numbered(pid: u32, number: u64) -> Option<u32> {
+    let own_number = |thread: u32| {
+        let status = text_of(pid, &format!("task/{thread}/status"))?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        numbers.split_whitespace().last()?.parse::<u64>().ok()
+    };
+    let likely = [pid].into_iter().chain(u32::try_from(number).ok());
+    let mut found = likely.filter(|thread| own_number(*thread) == Some(number));
+    found.next().or_else(|| {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        threads.into_iter().find(|thread| own_number(*thread) == Some(number))
+    })
+}
+
+/// Whether a process has executed a file with a privilege that it had not (AT_SECURE of
+/// getauxval(3)); `None` where that cannot be read.
+pub fn is_secure(pid: u32) -> Option<bool> {
+    let words = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    let mut pairs = words.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
+    pairs.find(|(kind, _)| *kind == libc::AT_SECURE).map(|(_, value)| value != 0)
+}
+
 /// Whether a process has the numbers of processes that we have. False where we may not look.
 pub fn shares_pid_namespace(pid: u32) -> bool {
     let ours = std::fs::read_link("/proc/self/ns/pid").ok();

@@ -1,5 +1,5 @@
-//! Finds CMD as execvp(3) does and checks, before anything is started, that the agent can be
-//! preloaded into it.
+//! Finds CMD as execvp(3) does and checks, before anything is started, how the agent can get into
+//! it.
 
 use super::{
     elf::{self, Image},
@@ -22,12 +22,6 @@ const SCRIPTS_MAX: usize = 4;
 /// Why a program can never be managed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmanageable {
-    /// The program has no dynamic linker, so nothing can be preloaded into it.
-    #[error("{}: is statically linked, so the agent that manages its memory cannot be preloaded into it; use a dynamically linked build (as a child of another program it would run unmanaged, and be counted)", path.display())]
-    Static {
-        /// The program.
-        path: PathBuf,
-    },
     /// The program is for another machine.
     #[error("{}: is a program for another machine ({machine}); folioswap manages 64-bit x86 programs", path.display())]
     Foreign {
@@ -35,14 +29,6 @@ pub enum Unmanageable {
         path: PathBuf,
         /// A description of its machine.
         machine: String,
-    },
-    /// The program uses the C library musl, and the agent needs glibc.
-    #[error("{}: uses the C library musl ({interpreter}); the agent needs glibc: use a glibc build of it", path.display())]
-    Musl {
-        /// The program.
-        path: PathBuf,
-        /// Its dynamic linker.
-        interpreter: String,
     },
     /// The program runs with a privilege, so the dynamic linker ignores preloaded objects.
     #[error("{}: is {privilege}, so the dynamic linker ignores what is preloaded and its memory cannot be managed; run it as that user, or run a copy without that bit", path.display())]
@@ -100,6 +86,17 @@ impl ProgramError {
 pub struct Program {
     /// The path that execve(2) gets.
     pub path: PathBuf,
+    /// How the agent gets into it.
+    pub boarding: Boarding,
+}
+
+/// How the agent gets into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boarding {
+    /// The dynamic linker of glibc preloads it.
+    Preload,
+    /// The supervisor puts it there: the program is static, or its dynamic linker is musl's.
+    Inject,
 }
 
 /// Finds and checks a program.
@@ -108,8 +105,8 @@ pub struct Program {
 /// Not found (127), not executable (126), or unmanageable (125).
 pub fn find(name: &OsStr) -> Result<Program, ProgramError> {
     let path = resolve(name, env::var_os("PATH"))?;
-    check(&path, 0)?;
-    Ok(Program { path })
+    let boarding = check(&path, 0)?;
+    Ok(Program { path, boarding })
 }
 
 fn resolve(name: &OsStr, search: Option<OsString>) -> Result<PathBuf, ProgramError> {
@@ -150,24 +147,22 @@ fn executable(path: &Path) -> Result<(), Errno> {
     rustix::fs::accessat(rustix::fs::CWD, path, Access::EXEC_OK, rustix::fs::AtFlags::EACCESS)
 }
 
-fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
+fn check(path: &Path, depth: usize) -> Result<Boarding, ProgramError> {
     if let Some(privilege) = std::fs::metadata(path).ok().and_then(|found| privilege(path, &found)) {
         return Err(Unmanageable::Privileged { path: path.to_owned(), privilege }.into());
     }
     // A file that may be executed but not read cannot be inspected; it is started and counted like
     // any other.
-    let Ok(file) = File::open(path) else { return Ok(()) };
+    let Ok(file) = File::open(path) else { return Ok(Boarding::Preload) };
     let not_executable = |source| ProgramError::NotExecutable { program: path.display().to_string(), source };
     match elf::inspect(&file).map_err(not_executable)? {
-        Image::Dynamic { interpreter } if interpreter.contains("musl") => {
-            Err(Unmanageable::Musl { path: path.to_owned(), interpreter }.into())
-        }
-        Image::Dynamic { .. } | Image::Other => Ok(()),
+        Image::Dynamic { interpreter } if is_musls(&interpreter) => Ok(Boarding::Inject),
+        Image::Dynamic { .. } | Image::Other => Ok(Boarding::Preload),
         // The dynamic linker itself, started by hand, preloads the agent as well.
         Image::Static if path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux")) => {
-            Ok(())
+            Ok(Boarding::Preload)
         }
-        Image::Static => Err(Unmanageable::Static { path: path.to_owned() }.into()),
+        Image::Static => Ok(Boarding::Inject),
         Image::Foreign { machine } => Err(Unmanageable::Foreign { path: path.to_owned(), machine }.into()),
         Image::Script { interpreter } => match executable(Path::new(&interpreter)) {
             Err(error) => {
@@ -177,6 +172,11 @@ fn check(path: &Path, depth: usize) -> Result<(), ProgramError> {
             Ok(()) => Err(not_executable(Errno::LOOP.into())),
         },
     }
+}
+
+/// Whether this is the dynamic linker of musl.
+pub fn is_musls(interpreter: &str) -> bool {
+    interpreter.contains("musl")
 }
 
 /// The privilege that executing this file would give; any of them makes the dynamic linker ignore

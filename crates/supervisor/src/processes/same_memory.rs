@@ -15,8 +15,10 @@ const HIGHEST: i32 = 1000;
 enum Answer {
     Same,
     Other,
-    /// One of them has ended, or we may not look at it.
-    Unknown,
+    /// One of them has ended.
+    Gone,
+    /// We may not look at one of them.
+    Hidden,
     /// A filter forbids the call, or the kernel does not have it.
     Forbidden,
 }
@@ -28,9 +30,9 @@ fn ask(one: u32, other: u32) -> Answer {
     match compare(one, other) {
         0 => Answer::Same,
         1.. => Answer::Other,
-        _ if super::last_error() == Errno::SRCH => Answer::Unknown,
+        _ if super::last_error() == Errno::SRCH => Answer::Gone,
         // Everybody may compare himself with himself.
-        _ if compare(std::process::id(), std::process::id()) == 0 => Answer::Unknown,
+        _ if compare(std::process::id(), std::process::id()) == 0 => Answer::Hidden,
         _ => Answer::Forbidden,
     }
 }
@@ -40,16 +42,32 @@ pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     match ask(one, other) {
         Answer::Same => Some(true),
         Answer::Other => Some(false),
-        Answer::Unknown | Answer::Forbidden => None,
+        Answer::Gone | Answer::Hidden | Answer::Forbidden => None,
     }
 }
 
-/// Whether it is certain that the process `pager` has the memory of `parent`.
-pub fn certainly_share_memory(pager: u32, parent: u32) -> bool {
+/// What we can prove of two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// They have the same memory.
+    Same,
+    /// They have not, or one has ended.
+    Other,
+    /// Nothing: we may not look at one of them.
+    Hidden,
+}
+
+/// What can be proven of whether the process `pager` has the memory of `parent`.
+pub fn proof(pager: u32, parent: u32) -> Proof {
     match ask(pager, parent) {
-        Answer::Same => true,
-        Answer::Other | Answer::Unknown => false,
-        Answer::Forbidden => change_together(pager, parent).unwrap_or(false),
+        Answer::Same => Proof::Same,
+        Answer::Other | Answer::Gone => Proof::Other,
+        Answer::Hidden => Proof::Hidden,
+        Answer::Forbidden => match change_together(pager, parent) {
+            Some(true) => Proof::Same,
+            Some(false) => Proof::Other,
+            None => Proof::Hidden,
+        },
     }
 }
 
@@ -84,7 +102,7 @@ pub fn shares_memory_with_its_parent(pid: u32) -> bool {
     let Some((_, parent)) = state_and_parent(pid) else { return false };
     match ask(pid, parent) {
         Answer::Same => true,
-        Answer::Other | Answer::Unknown => false,
+        Answer::Other | Answer::Gone | Answer::Hidden => false,
         Answer::Forbidden => have_same_mappings(pid, parent),
     }
 }

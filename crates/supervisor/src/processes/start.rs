@@ -1,8 +1,10 @@
 //! Starts CMD as the supervisor's child, with the signals that we inherited and with the agent
-//! preloaded.
+//! preloaded, or put into it.
 
 use super::{
-    program::ProgramError,
+    descriptors::path_for_others,
+    inject::{Injector, NotInjected},
+    program::{Boarding, ProgramError},
     signals::{Arrived, Inherited, Signals, pending_here},
 };
 use crate::STATUS_REFUSED;
@@ -19,6 +21,7 @@ use std::{
     os::unix::ffi::OsStringExt,
     path::PathBuf,
     ptr::null,
+    sync::Arc,
 };
 
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -39,6 +42,10 @@ pub struct Start {
     pub agent: Option<OwnedFd>,
     /// The name of the agent in that directory; `None` when the descriptor is the agent itself.
     pub agent_name: Option<String>,
+    /// How the agent gets into the program.
+    pub boarding: Boarding,
+    /// What puts the agent into programs that cannot preload it, where that is possible.
+    pub injector: Option<Arc<Injector>>,
 }
 
 /// Why CMD was not started.
@@ -47,6 +54,14 @@ pub enum StartError {
     /// The kernel did not execute the program.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// The agent, which the program cannot preload, could not be put into it.
+    #[error("{}: the agent cannot be put into it: {source}; the program was ended before it began", path.display())]
+    NotInjected {
+        /// The program.
+        path: PathBuf,
+        /// The reason.
+        source: NotInjected,
+    },
     /// A step that works on every supported kernel failed.
     #[error("{doing}: {source}; nothing was started")]
     System {
@@ -62,7 +77,7 @@ impl StartError {
     pub fn status(&self) -> i32 {
         match self {
             StartError::Program(error) => error.status(),
-            StartError::System { .. } => STATUS_REFUSED,
+            StartError::NotInjected { .. } | StartError::System { .. } => STATUS_REFUSED,
         }
     }
 }
@@ -126,10 +141,27 @@ impl Start {
             }
         }
         drop(theirs);
+        let not_injected = |source| StartError::NotInjected { path: self.program.clone(), source };
+        let traced = self.injector.as_ref().filter(|_| self.boarding == Boarding::Inject);
+        let traced =
+            traced.map(|injector| injector.trace(pid as u32, pid as u32).map(|tracee| (injector, tracee)));
+        let traced = traced.transpose().map_err(not_injected)?;
         let early: Vec<Arrived> = std::iter::from_fn(|| signals.next()).collect();
         let _ = rustix::io::write(&ours, &[1]);
         let pending = read_whole(&ours).map_or(0, u64::from_ne_bytes);
         let reached_both = early.into_iter().filter(|signal| signal.is_in(pending)).collect();
+        if let Some((injector, tracee)) = traced {
+            match injector.follow(tracee, &ours) {
+                Ok(()) => return Ok(Started { pid: pid as u32, reached_both }),
+                // The child says why.
+                Err(NotInjected::NoExec) => {}
+                Err(source) => {
+                    // SAFETY: ends our own child, which has not been waited for.
+                    unsafe { libc::kill(pid, libc::SIGKILL) };
+                    return Err(not_injected(source));
+                }
+            }
+        }
         if let Some(error) = read_whole(&ours) {
             let source = io::Error::from_raw_os_error(i32::from_ne_bytes(error));
             let program = self.program.display().to_string();
@@ -149,11 +181,7 @@ impl Start {
     fn environment(&self) -> impl Iterator<Item = OsString> + '_ {
         let agent = self.agent.as_ref();
         let preload = agent.map(|fd| {
-            let mut value = OsString::from(format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()));
-            if let Some(name) = &self.agent_name {
-                value.push("/");
-                value.push(name);
-            }
+            let mut value = OsString::from(path_for_others(fd, self.agent_name.as_deref()));
             if let Some(users) = env::var_os(PRELOAD_VARIABLE).filter(|users| !users.is_empty()) {
                 value.push(":");
                 value.push(users);

@@ -17,7 +17,7 @@ use self::{
 use crate::{course::curve::Refaulted, processes::census::Unmanaged, recording::Recorded, size, view};
 use folioswap_group::{
     counters::{Counter, Gauge, ORDERS, SIZE_NAMES, SizeCounter},
-    decisions::{Forks, Pressure, Scope},
+    decisions::{Pressure, Scope, Way},
     devices::DeviceKind,
     group::Group,
     moments::{LATENCY_BUCKETS, latency_bucket_start_ns},
@@ -57,7 +57,7 @@ pub struct Report {
     /// The memory that the limit counts.
     pub scope: Scope,
     /// How forked children got a userfaultfd.
-    pub forks: Forks,
+    pub way: Way,
     /// The time from the start of `run` to the end of CMD.
     pub wall: Duration,
     /// The counters of all members, ended and live.
@@ -157,7 +157,7 @@ impl Report {
             "system_seconds": system.as_secs_f64(),
             "members": self.totals.members,
             "members_peak": self.totals.members_peak,
-            "forks_told_by": self.forks.name(),
+            "way": self.way.name(),
             "forks": self.sums.counter(Counter::Forks),
             "raw_forks": self.sums.counter(Counter::RawForks),
             "unmanaged": {

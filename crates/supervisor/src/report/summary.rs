@@ -4,7 +4,7 @@ use super::{Report, times};
 use crate::{size, view::Latency};
 use folioswap_group::{
     counters::{Counter, Gauge},
-    decisions::Forks,
+    decisions::Way,
     units::PAGE_SIZE,
 };
 use std::fmt::Write;
@@ -60,9 +60,10 @@ impl Report {
             some => format!("; {some} not managed (--stats=all names them)"),
         };
         let forks = count(Counter::Forks);
-        let by_gate = match self.forks {
-            Forks::Reported => "",
-            Forks::Gated => " by the gate",
+        let by_gate = match self.way {
+            Way::Kernel => "",
+            Way::GatedForks => " by the gate",
+            Way::GatedCalls => " by the gate, which holds what calls use",
         };
         line(
             "processes",

@@ -127,7 +127,7 @@ impl Supervisor {
             outcome,
             limit: self.settings.limit,
             scope: self.settings.scope,
-            forks: self.settings.forks,
+            way: self.settings.way,
             wall: self.settings.started.elapsed(),
             sums: self.totals.sums(group),
             now: Levels::read(group),

@@ -54,6 +54,7 @@ impl Supervisor {
                 self.say(&format!("folioswap: process {pid}: invariant violated: {what} ({second:#x})\n"));
             }
             // Whoever was ended has been named.
+            Some(Note::Confined) => self.name_confined(pid),
             Some(Note::Ends) if self.connections[index].pager == Pager::Failed => {}
             Some(Note::Ends) => {
                 let why =
@@ -67,6 +68,16 @@ impl Supervisor {
             None => {}
         }
         After::Keep
+    }
+
+    /// Names the first process whose memory stays because it has put a filter before its calls.
+    fn name_confined(&mut self, pid: u32) {
+        if !core::mem::replace(&mut self.has_named_confined, true) {
+            self.say(&format!(
+                "folioswap: process {pid} has put a filter before its own system calls (seccomp): from now on its memory stays, and that \
+                 of others which do so, since without CAP_SYS_PTRACE folioswap must see each call\n"
+            ));
+        }
     }
 
     /// Reports and counts a page whose bytes are lost; its process has poisoned it.

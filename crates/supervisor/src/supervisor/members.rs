@@ -15,7 +15,6 @@ use crate::{
     },
     recording::Recording,
 };
-use folioswap_group::decisions::Forks;
 use folioswap_group::protocol::{ForkToken, Kind, Message, ProcFile, Refusal, hello, welcome};
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -132,16 +131,17 @@ impl Supervisor {
             (Kind::Swapoff, Role::New, _) => self.begin_swapoff(index, message.words[0], now),
             (Kind::Hello, Role::New, Kinship::Descendant) => {
                 connection.wanted_files = message.words[2];
+                let token = ForkToken::of_message(message.words);
                 if message.words[2] & hello::OF_PARENT != 0
-                    && self.speak_for_parent(index, now) == After::Close
+                    && let Err(unproven) = self.speak_for_parent(index, now)
                 {
-                    if !ForkToken::of_message(message.words).is_none() {
-                        self.name_unproven(index);
+                    if !token.is_none() {
+                        self.name_unproven(unproven);
                     }
                     return After::Close;
                 }
                 let connection = &mut self.connections[index];
-                match ForkToken::of_message(message.words) {
+                match token {
                     ForkToken::NONE => self.welcome(index, None),
                     token => {
                         connection.role = Role::Waiting { token, parentless: None };
@@ -158,6 +158,7 @@ impl Supervisor {
             }
             (Kind::Swapon, Role::New, _) => self.begin_swapon(index, descriptors, now),
             (Kind::Change, Role::New, _) => self.begin_change(index, message.words, now),
+            (Kind::Exec, Role::New, Kinship::Descendant) => self.follow_exec(index, message.words[0]),
             (Kind::WantDevice, Role::Member(_), _) => self.give_device(index, message.words[0]),
             (Kind::Note, _, Kinship::Descendant) => self.note(index, message.words),
             (Kind::HoldUserfault, Role::Member(_), _) => self.hold_own(index, descriptors),
@@ -177,22 +178,8 @@ impl Supervisor {
 
     /// Reports why a forked child is refused. The child ends itself, since without its pages it
     /// would read zeroes.
-    fn cannot_inherit(&mut self, pid: u32, why: &str) {
+    pub(super) fn cannot_inherit(&mut self, pid: u32, why: &str) {
         self.say(&format!("folioswap: process {pid} ends, it cannot have what it inherited: {why}\n"));
-    }
-
-    /// Names a forked child of which it cannot be proven that this is its pager, unless it has just
-    /// been killed.
-    fn name_unproven(&mut self, index: usize) {
-        if self.settings.memory.group().decisions.forks() == Forks::Reported {
-            return;
-        }
-        let pager = self.connections[index].pid;
-        let Some((_, child)) = proc::state_and_parent(pager) else { return };
-        if proc::is_exiting(child) == Some(false) {
-            let why = "it has become another user, and without CAP_SYS_PTRACE folioswap may not look at it";
-            self.cannot_inherit(child, why);
-        }
     }
 
     /// Makes a member of a connection; `fork` is the part of a forked child that its parent

@@ -9,6 +9,7 @@ mod change;
 mod connection;
 mod due;
 mod ending;
+mod execs;
 mod failures;
 mod forwards;
 mod freeze;
@@ -16,6 +17,7 @@ mod grants;
 mod members;
 mod pagers;
 mod pressure;
+mod publish;
 mod shortage;
 mod swapoff;
 mod swapon;
@@ -39,6 +41,7 @@ use crate::{
     processes::{
         census::Census,
         descriptors,
+        inject::Injector,
         orphans::Orphans,
         proc,
         signals::{Arrived, Inherited, Signals},
@@ -50,11 +53,11 @@ use crate::{
 use bounds::Offence;
 use change::LimitChange;
 use connection::{Connection, PendingFork};
+use execs::Execs;
 use folioswap_group::{
     counters::Counter,
-    decisions::{Failures, Forks, Scope},
+    decisions::{Failures, Scope, Way},
     folio_orders::FolioOrders,
-    nested::WHOLE,
 };
 use folioswap_slots::DeviceMask;
 use forwards::Forwards;
@@ -69,6 +72,7 @@ use rustix::{
 use shortage::Shortage;
 use std::{
     collections::HashSet,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use swapoff::Swapoff;
@@ -94,8 +98,8 @@ pub struct Settings {
     pub scope: Scope,
     /// The folio sizes that members may make.
     pub folio_orders: FolioOrders,
-    /// How forked children get a userfaultfd.
-    pub forks: Forks,
+    /// The way in which programs are managed.
+    pub way: Way,
     /// `/dev/userfaultfd`, for forked children of users who may not open it.
     pub userfault_device: Option<OwnedFd>,
     /// The readahead from slow devices, as a power of two of pages.
@@ -118,6 +122,8 @@ pub struct Settings {
     pub outputs: Outputs,
     /// Whether members and the supervisor check every invariant now and then.
     pub validate: bool,
+    /// Whether everything that may leave leaves at once, for tests.
+    pub evict_all: bool,
     /// Calls of members that fail at random (for tests).
     pub failures: Failures,
     /// The recording of every allocation and free, with `--trace`.
@@ -139,6 +145,9 @@ pub struct Supervisor {
     settling: Option<Settling>,
     reported: bool,
     agent: Option<OwnedFd>,
+    /// What puts the agent into programs that cannot preload it.
+    injector: Option<Arc<Injector>>,
+    execs: Arc<Execs>,
     clusters: Clusters,
     networks: Networks,
     connections: Vec<Connection>,
@@ -158,6 +167,8 @@ pub struct Supervisor {
     excess_walks: u32,
     shortage: Shortage,
     pages_lost: u64,
+    /// Whether a process that confines itself was named.
+    has_named_confined: bool,
     totals: Totals,
     course: Course,
     weights: weights::Weights,
@@ -192,6 +203,7 @@ pub fn run(settings: Settings, start: Start, link: Link, inherited: &Inherited, 
     supervisor.link = Some(link);
     supervisor.front = front;
     supervisor.agent = start.agent;
+    supervisor.injector = start.injector;
     for signal in started.reached_both.into_iter().filter(Arrived::is_forwarded) {
         supervisor.forwards.arrived(signal, now);
     }
@@ -217,28 +229,6 @@ impl Settings {
     fn bound(&self) -> u64 {
         self.limit - self.reserve
     }
-
-    /// Writes into the decisions what members find there.
-    fn publish(&self) {
-        let writer = self.memory.writer();
-        writer.initialise(
-            std::process::id(),
-            self.bound(),
-            self.scope,
-            self.devices.devices.iter().map(|device| device.description),
-        );
-        for (number, device) in self.devices.devices.iter().enumerate() {
-            writer.device(number).take_orders(device.orders.bits());
-        }
-        writer.set_masked_devices_of(WHOLE, self.masked_devices.bits());
-        writer.set_folio_orders(self.folio_orders);
-        writer.set_forks(self.forks);
-        writer.set_page_cluster(self.page_cluster);
-        if self.validate {
-            writer.want_validation();
-        }
-        writer.want_failures(self.failures);
-    }
 }
 
 impl Supervisor {
@@ -262,6 +252,8 @@ impl Supervisor {
             settling: None,
             reported: false,
             agent: None,
+            injector: None,
+            execs: Arc::default(),
             connections: Vec::new(),
             pending: Vec::new(),
             orphans: Orphans::default(),
@@ -275,6 +267,7 @@ impl Supervisor {
             excess_walks: 0,
             shortage: Shortage::new(Instant::now()),
             pages_lost: 0,
+            has_named_confined: false,
             totals: Totals::new(),
             recording,
             swapoff: None,
@@ -382,16 +375,20 @@ impl Supervisor {
     }
 
     /// Waits for children that changed. The tree has nothing left when this process has no child
-    /// any more, neither CMD nor an adopted one.
+    /// any more, neither CMD nor an adopted one. The stops of what another thread traces are that
+    /// thread's.
     fn reap(&mut self) -> Remains {
         loop {
             let mut status = 0;
             // SAFETY: writes the status to a local.
-            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+            let pid = unsafe {
+                libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::__WNOTHREAD)
+            };
             match pid {
                 0 => return Remains::Descendants,
                 -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
                 -1 => return Remains::Nothing,
+                _ if self.injector.as_ref().is_some_and(|it| it.hand_over(pid as u32, status)) => {}
                 _ if pid as u32 == self.cmd => match Outcome::from_wait(status) {
                     Some(outcome) => self.ended = self.ended.or(Some(outcome)),
                     // The front stops with a CMD that somebody has stopped, and not with one that
@@ -438,6 +435,7 @@ impl Supervisor {
                 unsafe { libc::kill(self.cmd as libc::pid_t, signal) };
             }
         }
+        self.tend_execs();
         for message in self.networks.messages() {
             self.say(&message);
         }

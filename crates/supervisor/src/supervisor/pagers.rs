@@ -1,16 +1,18 @@
 //! Pagers that are processes of their own: each speaks for its parent, the program, whose memory it
 //! shares.
 
-use super::{Supervisor, connection::Connection, members::After};
+use super::{Supervisor, connection::Connection};
 use crate::{
     ipc::link::Remains,
-    processes::{peer, proc, same_memory},
+    processes::{
+        peer, proc,
+        same_memory::{self, Proof},
+    },
     report::outcome::Outcome,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
-    io::Errno,
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use std::time::{Duration, Instant};
@@ -57,24 +59,34 @@ pub struct Program {
     ended: Option<Instant>,
 }
 
+/// Why a process does not speak for its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unproven {
+    /// It has not the memory of its parent, or one of them has ended.
+    No,
+    /// We may not look at its parent, which has this number.
+    Hidden(u32),
+}
+
 impl Program {
     /// The parent of the process `pager`, if it shares its memory; with its number.
-    ///
-    /// # Errors
-    /// `PERM`: it does not. `SRCH`: either has ended. Else those of pidfd_open(2).
-    fn of_pager(pager: u32, itself: impl AsFd) -> Result<(u32, Program), Errno> {
-        let parent = || proc::state_and_parent(pager).map(|(_, parent)| parent).ok_or(Errno::SRCH);
+    fn of_pager(pager: u32, itself: impl AsFd) -> Result<(u32, Program), Unproven> {
+        let parent = || proc::state_and_parent(pager).map(|(_, parent)| parent).ok_or(Unproven::No);
         let number = parent()?;
-        let pid = Pid::from_raw(number as i32).ok_or(Errno::PERM)?;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        if !same_memory::certainly_share_memory(pager, number) {
-            return Err(Errno::PERM);
-        }
+        let pid = Pid::from_raw(number as i32).ok_or(Unproven::No)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| Unproven::No)?;
+        let proof = same_memory::proof(pager, number);
         // Both numbers meant these processes if both exist still, and one is the other's child.
         if parent()? != number || !peer::exists(itself) || !peer::exists(&process) {
-            return Err(Errno::SRCH);
+            return Err(Unproven::No);
         }
-        Ok((number, Program { process, pager, ended: None }))
+        match proof {
+            Proof::Same => Ok((number, Program { process, pager, ended: None })),
+            // The pager of a process that has just been killed is a child of its subreaper already.
+            Proof::Hidden if number == std::process::id() => Err(Unproven::No),
+            Proof::Other => Err(Unproven::No),
+            Proof::Hidden => Err(Unproven::Hidden(number)),
+        }
     }
 
     /// A pidfd of it.
@@ -92,7 +104,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`Program::of_pager`].
-    fn speak_for_parent(&mut self) -> Result<(), Errno> {
+    fn speak_for_parent(&mut self) -> Result<(), Unproven> {
         let (number, program) = Program::of_pager(self.pid, &self.process)?;
         self.pid = number;
         self.program = Some(program);
@@ -129,11 +141,12 @@ impl Connection {
 }
 
 impl Supervisor {
-    /// Has the sender of a hello speak for its parent. One that may not is refused.
-    pub(super) fn speak_for_parent(&mut self, index: usize, now: Instant) -> After {
-        if self.connections[index].speak_for_parent().is_err() {
-            return After::Close;
-        }
+    /// Has the sender of a hello speak for its parent.
+    ///
+    /// # Errors
+    /// Why it may not: it is to be refused.
+    pub(super) fn speak_for_parent(&mut self, index: usize, now: Instant) -> Result<(), Unproven> {
+        self.connections[index].speak_for_parent()?;
         // The pager of the image that this process was before an exec. Its end is told to the
         // process by SIGCHLD: that must not come when the new image's own code runs already.
         let pid = self.connections[index].pid;
@@ -148,7 +161,17 @@ impl Supervisor {
         for mut pager in before {
             let _ = poll(std::slice::from_mut(&mut pager), Some(&PREDECESSOR));
         }
-        After::Keep
+        Ok(())
+    }
+
+    /// Names a forked child of which it cannot be proven that this is its pager, since we may not
+    /// look at it, unless it has just been killed.
+    pub(super) fn name_unproven(&mut self, unproven: Unproven) {
+        let Unproven::Hidden(child) = unproven else { return };
+        if proc::is_exiting(child) == Some(false) {
+            let why = "it has become another user, and without CAP_SYS_PTRACE folioswap may not look at it";
+            self.cannot_inherit(child, why);
+        }
     }
 
     /// Ends the pagers among the chosen ones that serve nobody any more.

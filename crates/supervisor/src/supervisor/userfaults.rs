@@ -83,16 +83,19 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) -> After {
         let token = ForkToken::of_message(words);
-        let child = match self.settings.memory.group().decisions.forks() {
-            Forks::Reported => match Userfault::only_of(descriptors) {
+        let is_reported = self.settings.memory.group().decisions.forks() == Forks::Reported;
+        // Of what the agent was put into, the gate makes the forks in any case.
+        let child = if is_reported && (self.injector.is_none() || !descriptors.is_empty()) {
+            match Userfault::only_of(descriptors) {
                 Some(userfault) => Announced::Userfault(userfault),
                 None => return self.offends(index, Offence::NoUserfault),
-            },
-            Forks::Gated => match gated_child(self.connections[index].pid, words[2]) {
+            }
+        } else {
+            match gated_child(self.connections[index].pid, words[2]) {
                 Some(child) => child,
                 // It has ended.
                 None => return After::Keep,
-            },
+            }
         };
         if token.is_none() {
             return After::Close;

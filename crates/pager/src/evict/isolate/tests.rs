@@ -21,9 +21,7 @@ fn what_was_a_hole_when_its_surroundings_were_registered_stays() {
     for piece in [start, hole] {
         engine.table.block_or_insert(BlockAddr::containing(piece), engine.arena).unwrap();
     }
-    // SAFETY: nobody else uses the set.
-    let covered =
-        || covers(unsafe { &*engine.mappings.registered.get() }, PieceAddr::containing(hole), Pages::MAX);
+    let covered = || covers(&engine.mappings.registered, PieceAddr::containing(hole), Pages::MAX);
     assert!(covered());
     fill(hole);
     let isolation = ring_turn(engine).isolate(PieceAddr::containing(hole), Candidates::ALL_DIRTY);

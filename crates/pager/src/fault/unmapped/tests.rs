@@ -29,8 +29,7 @@ fn a_page_is_gone_since_its_range_was_unmapped_and_for_none_that_is_read_later()
 fn a_fault_older_than_all_that_is_known_is_served_where_its_page_is_registered() {
     let engine = engine();
     let mut handler = Handler::new(engine, Buffers::of(engine).unwrap());
-    // SAFETY: no other thread uses the set.
-    unsafe { &mut *engine.mappings.registered.get() }.insert(START, START + PAGE).unwrap();
+    engine.mappings.registered.insert(START, START + PAGE).unwrap();
     let [ours, others] = [START, START + PAGE].map(|page| fault(page, Access::Write, 1));
     for _ in 0..KEPT {
         handler.unmapped.note(START + PAGE, START + 2 * PAGE);

@@ -2,7 +2,7 @@
 
 use super::{API, Userfault};
 use crate::kernel::sys;
-use folioswap_group::decisions::Forks;
+use folioswap_group::decisions::{CallFaults, Forks};
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
 
@@ -51,16 +51,21 @@ fn new_of(device: i32, flags: usize) -> Result<usize, Errno> {
 impl Userfault {
     /// Opens a userfaultfd for the calling process, by the system call or by `/dev/userfaultfd`
     /// (`device`: a descriptor of it, where the process may not open it itself), with
-    /// [`FEATURES`]; without a report of forks where they are made by the gate.
+    /// [`FEATURES`]; without a report of forks where they are made by the gate. Where calls hold
+    /// what they use it serves faults of the program alone.
     ///
     /// # Errors
     /// EPERM: no permission by either way; EINVAL: a feature is missing (Linux before 6.8).
-    pub fn open(forks: Forks, device: Option<i32>) -> Result<Self, Errno> {
+    pub fn open(forks: Forks, calls: CallFaults, device: Option<i32>) -> Result<Self, Errno> {
         let features = match forks {
             Forks::Reported => FEATURES,
             Forks::Gated => UNREPORTED,
         };
-        Self::open_with(Origins::All, features, device)
+        let origins = match calls {
+            CallFaults::Served => Origins::All,
+            CallFaults::Held => Origins::UserOnly,
+        };
+        Self::open_with(origins, features, device)
     }
 
     /// Opens a userfaultfd for an embedder: faults are reported as `faults` says, and a fork is not

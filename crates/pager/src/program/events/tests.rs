@@ -33,9 +33,7 @@ fn what_is_given_up_is_marked_although_the_kernel_does_not_say_what_is_there() {
 #[test]
 fn an_unmapping_that_finds_no_room_in_the_set_unprotects_nobodys_stack() {
     let engine = engine();
-    // SAFETY: no other thread uses them.
-    let (kept, registered) =
-        unsafe { (&mut *engine.said.kept.get(), &mut *engine.mappings.registered.get()) };
+    let (kept, registered) = (&engine.said.kept, &engine.mappings.registered);
     for number in 0..RANGES_MAX {
         let start = PROGRAM + number * 4 * PAGE;
         kept.insert(start, start + 3 * PAGE).unwrap();

@@ -49,7 +49,8 @@ fn a_pager_is_told_from_a_copy() {
     assert_eq!(change_together(copy.pid as u32, us), Some(false));
     assert!(have_same_mappings(pager.pid as u32, us));
     assert_eq!(adjusted(), before);
-    assert!(certainly_share_memory(pager.pid as u32, us) && !certainly_share_memory(copy.pid as u32, us));
+    assert_eq!(proof(pager.pid as u32, us), Proof::Same);
+    assert_eq!(proof(copy.pid as u32, us), Proof::Other);
 }
 
 #[test]
@@ -58,5 +59,6 @@ fn a_process_that_has_ended_shares_nothing() {
     let (pid, us) = (gone.pid as u32, std::process::id());
     drop(gone);
     assert_eq!((share_memory(pid, us), change_together(pid, us)), (None, None));
-    assert!(!shares_memory_with_its_parent(pid) && !certainly_share_memory(pid, us));
+    assert!(!shares_memory_with_its_parent(pid));
+    assert_eq!(proof(pid, us), Proof::Other);
 }

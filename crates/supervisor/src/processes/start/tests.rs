@@ -8,6 +8,8 @@ fn start(agent: Option<OwnedFd>, agent_name: Option<&str>) -> Start {
         group: "folioswap-x".into(),
         agent,
         agent_name: agent_name.map(str::to_owned),
+        boarding: Boarding::Preload,
+        injector: None,
     }
 }
 

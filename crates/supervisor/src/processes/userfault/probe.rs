@@ -1,7 +1,7 @@
 //! The userfaultfd that the host offers: by which way, and with which features.
 
 use super::last_error;
-use folioswap_group::decisions::Forks;
+use folioswap_group::decisions::{Forks, Way};
 use rustix::{
     fd::{AsRawFd, FromRawFd, OwnedFd},
     fs::{Mode, OFlags, open},
@@ -102,18 +102,17 @@ impl Probe {
         FEATURES.iter().filter(|(_, bit)| absent >> bit & 1 == 1).map(|(name, _)| *name).collect()
     }
 
-    /// Whether `run` works here with forks that are followed so.
-    pub fn works_with(&self, forks: Forks) -> bool {
-        let followed = match forks {
-            Forks::Reported => self.fork_event,
-            Forks::Gated => self.dispatch,
+    /// Whether `run` works here in this way.
+    pub fn works_with(&self, way: Way) -> bool {
+        let has_userfault = match way {
+            Way::Kernel | Way::GatedForks => matches!(self.route, Route::Syscall | Route::Device),
+            Way::GatedCalls => self.user_mode.is_ok(),
         };
-        matches!(self.route, Route::Syscall | Route::Device) && self.missing().is_empty() && followed.is_ok()
-    }
-
-    /// The way to follow forks that costs least, of those that work here.
-    pub fn forks(&self) -> Option<Forks> {
-        [Forks::Reported, Forks::Gated].into_iter().find(|forks| self.works_with(*forks))
+        let is_followed = match way.forks() {
+            Forks::Reported => self.fork_event.is_ok(),
+            Forks::Gated => self.dispatch.is_ok(),
+        };
+        has_userfault && is_followed && self.missing().is_empty()
     }
 }
 

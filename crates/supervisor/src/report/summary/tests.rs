@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use folioswap_group::{
-    decisions::{Forks, Pressure, Scope},
+    decisions::{Pressure, Scope, Way},
     moments::{LATENCY_BUCKETS, Moment},
     refaults::REFAULT_BUCKETS,
 };
@@ -34,7 +34,7 @@ fn report(came_back: f64) -> Report {
         outcome: Outcome::Exited(0),
         limit: 64 << 20,
         scope: Scope::Total,
-        forks: Forks::Reported,
+        way: Way::Kernel,
         wall: Duration::from_secs(4),
         sums: Sums::new(),
         now: Levels::new(),

@@ -28,7 +28,7 @@ use crate::{
     swap_option,
 };
 use folioswap_group::{
-    decisions::{Failures, Forks, Scope},
+    decisions::{Failures, Scope, Way},
     folio_orders::FolioOrders,
     protocol::{Kind, Message},
 };
@@ -328,7 +328,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
         reserve: 1 << 20,
         scope: if bits & 1 == 0 { Scope::Total } else { Scope::Resident },
         folio_orders: FolioOrders::ALL,
-        forks: Forks::Reported,
+        way: Way::Kernel,
         userfault_device: None,
         page_cluster: 3,
         when_thrashing: Default::default(),
@@ -346,6 +346,7 @@ fn settings_of(bits: u8, group: &str, now: Instant) -> Settings {
             timeline: None,
         },
         validate: true,
+        evict_all: false,
         failures: Failures::default(),
         recording: (bits & 14 == 2).then(|| Recording::create("/dev/null".into()).expect("opens")),
         started: now,
