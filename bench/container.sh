@@ -5,6 +5,7 @@
 # binaries and the libraries that they are linked with, and is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+profile=$PWD/contrib/seccomp/folioswap.json
 rounds=${1:-3} image=folioswap-acc-container-$$ need=200 memory=128m
 if ! command -v podman >/dev/null; then
     echo "podman is not there: apt-get install podman crun" >&2
@@ -46,4 +47,6 @@ for _ in $(seq "$rounds"); do
         /bin/folioswap run -- /bin/four-times "$need"
     timed "the same, no capability" run --memory "$memory" --device /dev/userfaultfd "$image" \
         /bin/folioswap run -- /bin/four-times "$need"
+    timed "a user, all dropped" run --memory "$memory" --user 1000 --cap-drop ALL --security-opt no-new-privileges \
+        --security-opt "seccomp=$profile" "$image" /bin/folioswap run -- /bin/four-times "$need"
 done

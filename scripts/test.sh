@@ -146,7 +146,7 @@ install() { # installs the programs that the tests run
     for pair in cc:gcc c++:g++ make:make git:git xz:xz-utils python3:python3 sqlite3:sqlite3 redis-server:redis-server redis-benchmark:redis-tools \
         stress-ng:stress-ng mkfs.ext4:e2fsprogs losetup:mount nbdkit:nbdkit nbd-server:nbd-server qemu-nbd:qemu-utils valgrind:valgrind \
         openssl:openssl sha256sum:coreutils setpriv:util-linux setcap:libcap2-bin musl-gcc:musl-tools nm:binutils fio:fio rsync:rsync fusermount3:fuse3 setfacl:acl tmux:tmux shellcheck:shellcheck cmake:cmake pkg-config:pkg-config \
-        bwrap:bubblewrap gdb:gdb chromium:chromium firefox-esr:firefox-esr; do
+        bwrap:bubblewrap gdb:gdb chromium:chromium firefox-esr:firefox-esr go:golang-go busybox:busybox-static; do
         command=${pair%%:*} package=${pair#*:}
         command -v "$command" >/dev/null || wanted+=("$package")
     done
@@ -396,8 +396,8 @@ acceptance() {
     while read -r name; do
         case $name in
             # bench changes the settings of huge pages, on which orders relies: both are in one lane.
-            bench | device_faults | exec | exec_forms | mappings | orders | readahead | trace | tree) second+=("--test=$name") ;;
-            advice | input_output | nbd | recompression | swap_devices | swapoff | tmpfs_devices | tmpfs_programs | verified) third+=("--test=$name") ;;
+            bench | device_faults | exec | exec_forms | mappings | orders | readahead | rotation | trace | tree) second+=("--test=$name") ;;
+            advice | injection | input_output | nbd | recompression | swap_devices | swapoff | tmpfs_devices | tmpfs_programs | verified) third+=("--test=$name") ;;
             *) first+=("--test=$name") ;;
         esac
     done < <(test_targets crates/acceptance/tests)

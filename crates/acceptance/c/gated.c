@@ -101,6 +101,38 @@ static void signals(size_t bytes) {
     CHECK(ticks > 0);
 }
 
+// A handler that reads what is likely away, wherever it interrupts a fork of the C library's.
+static volatile size_t looked_at;
+
+static void look(int signal) {
+    (void)signal;
+    size_t pages = size / PAGE, page = looked_at;
+    for (int count = 0; count < 4; count++) {
+        page = (page + 4099) % pages;
+        check_page(memory + page * PAGE, page, 0);
+    }
+    looked_at = page;
+}
+
+static void handlers(size_t bytes) {
+    prepare(bytes);
+    struct sigaction action = {.sa_handler = look, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGALRM, &action, 0) == 0);
+    // The kernel begins a fork anew that a signal interrupts: more of them than it can make in time
+    // would keep it, and what handlers bring in meanwhile cannot leave.
+    struct itimerval never = {{0, 0}, {0, 0}};
+    for (int round = 0; round < 400; round++) {
+        struct itimerval soon = {{0, 5000}, {0, 50 + round * 37 % 2000}};
+        CHECK(setitimer(ITIMER_REAL, &soon, 0) == 0);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) _exit(0);
+        CHECK(setitimer(ITIMER_REAL, &never, 0) == 0);
+        wait_ok(child);
+    }
+    CHECK(looked_at > 0);
+}
+
 // Memory that was swapped out and then became read-only, or lies behind a file's mapping by now, is
 // the child's all the same.
 static void protected(size_t bytes) {
@@ -157,6 +189,6 @@ static void user(size_t bytes) {
 int main(int argc, char **argv) {
     static const struct test tests[] = {
         {"instruction", instruction}, {"number", number}, {"signals", signals}, {"protected", protected},
-        {"waiting", waiting},         {"user", user},     {0, 0}};
+        {"waiting", waiting},         {"user", user},     {"handlers", handlers}, {0, 0}};
     return run_case(tests, argc, argv);
 }

@@ -5,6 +5,7 @@
 //! * [`job::Job`] describes a program. It is started without a limit, under folioswap, or under the
 //!   kernel's own swap (a memory cgroup with a limit, and zram), and yields an [`job::Outcome`].
 //! * [`data`] makes page contents that can be verified from the page's number alone.
+//! * [`others`] names programs of others, which print the same whenever they run.
 //! * [`shown`] asks a running group what its devices hold.
 //! * [`killer`] ends a process at a step that the process itself names.
 //! * [`skip!`](crate::skip) ends a test whose facility is missing here, so that it counts as
@@ -17,6 +18,7 @@ pub mod disk;
 pub mod job;
 pub mod killer;
 pub mod mount;
+pub mod others;
 pub mod programs;
 pub mod ratio;
 pub mod shown;
@@ -36,6 +38,26 @@ macro_rules! skip {
         $crate::skipping::note(&format!($($reason)*));
         return;
     }};
+}
+
+/// Whether root runs the test.
+pub fn is_root() -> bool {
+    // SAFETY: no memory effects.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Skips the test where it is not folioswap that is judged, or not root that runs it, who alone can
+/// do this.
+#[macro_export]
+macro_rules! only_root {
+    ($can:literal) => {
+        if !$crate::is_root() {
+            $crate::skip!(concat!("only root can ", $can));
+        }
+        if !$crate::job::judging_folioswap() {
+            $crate::skip!("only for folioswap");
+        }
+    };
 }
 
 /// Skips the test when one of the named programs is not installed.

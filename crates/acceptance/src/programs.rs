@@ -100,6 +100,14 @@ pub fn crate_directory() -> &'static Path {
 /// # Panics
 /// When the compiler is missing or reports an error. Rust itself needs the compiler for linking.
 pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
+    c_program_by("cc", name, suffix, flags)
+}
+
+/// The same by another C compiler.
+///
+/// # Panics
+/// As [`c_program`].
+pub fn c_program_by(compiler: &str, name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let source = crate_directory().join("c").join(format!("{name}.c"));
@@ -114,18 +122,40 @@ pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
         return program;
     }
     let fresh = place.join(format!("{name}{suffix}.{}", std::process::id()));
-    let output = Command::new("cc")
+    let output = Command::new(compiler)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE", "-o"])
         .args([fresh.as_os_str(), source.as_os_str()])
         .args(flags)
         .output()
-        .expect("cc can be run");
+        .expect("the compiler can be run");
     assert!(
         output.status.success(),
-        "cc {name}.c: {}, {}",
+        "{compiler} {name}.c: {}, {}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
     std::fs::rename(&fresh, &program).expect("rename");
+    program
+}
+
+/// Compiles `go/NAME.go` and returns the program, which others may execute; `cgo` is the value of
+/// CGO_ENABLED.
+///
+/// # Panics
+/// When Go is missing or reports an error.
+pub fn go_program(name: &str, suffix: &str, cgo: &str) -> PathBuf {
+    let place = output_directory().join("acceptance-go");
+    std::fs::create_dir_all(&place).expect("output directory");
+    let program = place.join(format!("{name}{suffix}"));
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program);
+    if cgo == "1" {
+        // What needs no C is static even then.
+        go.arg("-ldflags=-linkmode=external");
+    }
+    let source = crate_directory().join("go").join(format!("{name}.go"));
+    let output = go.arg(source).env("CGO_ENABLED", cgo).env("GOCACHE", place.join("cache")).output();
+    let output = output.expect("go can be run");
+    assert!(output.status.success(), "go {name}.go: {}", String::from_utf8_lossy(&output.stderr));
     program
 }

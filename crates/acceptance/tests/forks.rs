@@ -55,6 +55,15 @@ fn forks_from_several_threads_while_others_write() {
     case("threads");
 }
 
+/// A handler interrupts forks at any place, and reads what is away.
+#[test]
+fn signals_whose_handlers_fault_in_the_midst_of_forks() {
+    let program = c_program("gated", "", &["-pthread"]);
+    let job = Job::new([program.as_os_str(), "handlers".as_ref(), "160".as_ref()]);
+    let outcome = run("handlers", &job.timeout(Duration::from_secs(300)));
+    assert_eq!(outcome.text(), "ok handlers\n", "{}", outcome.describe());
+}
+
 #[test]
 fn vfork_and_posix_spawn() {
     case("spawn");

@@ -2,26 +2,12 @@
 //! makes them (race 78 of `docs/races.md`).
 #![cfg(target_arch = "x86_64")]
 
-use folioswap_acceptance::job::{self, Job, Outcome};
+use folioswap_acceptance::job::{self, Job, NOBODY, Outcome};
 use folioswap_acceptance::programs::c_program;
-use folioswap_acceptance::{MIB, skip};
+use folioswap_acceptance::{MIB, only_root};
 use std::time::Duration;
 
 const LIMIT: u64 = 32 * MIB;
-const NOBODY: u32 = 65534;
-
-/// Skips the test where the capability cannot be given up, or another user become.
-macro_rules! only_root {
-    () => {
-        // SAFETY: no memory effects.
-        if unsafe { libc::geteuid() } != 0 {
-            skip!("only root can give up CAP_SYS_PTRACE and mount a device");
-        }
-        if !job::judging_folioswap() {
-            skip!("only for folioswap");
-        }
-    };
-}
 
 fn job(program: &str, case: &str) -> Job {
     let program = c_program(program, "", &["-pthread"]);
@@ -35,7 +21,7 @@ fn check(case: &str, job: &Job) -> Outcome {
     job::check_swapped(&outcome, 40 * MIB);
     assert_eq!(outcome.text(), format!("ok {case}\n"), "{}", outcome.describe());
     let stats = outcome.stats.as_ref().expect("statistics");
-    assert_eq!(stats["forks_told_by"], "gate", "{}", outcome.describe());
+    assert_eq!(stats["way"], "gated-forks", "{}", outcome.describe());
     assert_eq!(stats["unmanaged"]["processes"], 0, "{}", outcome.describe());
     assert_eq!(stats["raw_forks"], 0, "{}", outcome.describe());
     outcome
@@ -43,7 +29,7 @@ fn check(case: &str, job: &Job) -> Outcome {
 
 #[test]
 fn root_without_the_capability() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     for case in ["threads", "burst", "often"] {
         check(case, &job("fork", case).without_sys_ptrace());
     }
@@ -51,7 +37,7 @@ fn root_without_the_capability() {
 
 #[test]
 fn a_user_who_may_open_the_device() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     let outcome = check("instruction", &job("gated", "instruction").without_sys_ptrace().user(NOBODY));
     let stats = outcome.stats.as_ref().expect("statistics");
     // Two kinds of fork, four rounds, a child and a grandchild each.
@@ -61,7 +47,7 @@ fn a_user_who_may_open_the_device() {
 /// The child may not open the device any more: it gets it from the supervisor.
 #[test]
 fn a_program_that_becomes_another_user_forks() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     check("user", &job("gated", "user").option("--gate").option("always"));
 }
 
@@ -69,7 +55,7 @@ fn a_program_that_becomes_another_user_forks() {
 /// is: it ends, by name, before it could read zeroes.
 #[test]
 fn without_the_capability_its_children_are_ended_by_name() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     let outcome = job("gated", "user").without_sys_ptrace().under(job::engine(LIMIT));
     assert_eq!(outcome.code, Some(70), "{}", outcome.describe());
     assert!(outcome.stderr.contains("killed by signal 9"), "{}", outcome.describe());
@@ -79,33 +65,33 @@ fn without_the_capability_its_children_are_ended_by_name() {
 
 #[test]
 fn a_fork_by_the_number_of_the_call() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     check("number", &job("gated", "number").option("--gate").option("always"));
 }
 
 /// What was swapped out is registered in the child whatever has become of its mapping.
 #[test]
 fn memory_that_could_not_leave_any_more_is_inherited() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     check("protected", &job("gated", "protected").without_sys_ptrace());
 }
 
 #[test]
 fn a_parent_that_waits_for_a_copy_of_itself() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     check("waiting", &job("gated", "waiting").without_sys_ptrace());
 }
 
 #[test]
 fn signals_in_the_midst_of_forks() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     check("signals", &job("gated", "signals").without_sys_ptrace());
 }
 
 /// What a bare clone would have been ended for runs: its child is a member like others.
 #[test]
 fn bare_clones_are_members() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     for case in ["raw-clone", "wiped"] {
         check(case, &job("fork", case).option("--gate").option("always"));
     }
@@ -113,7 +99,7 @@ fn bare_clones_are_members() {
 
 #[test]
 fn without_the_gate_nothing_is_started() {
-    only_root!();
+    only_root!("give up CAP_SYS_PTRACE and mount a device");
     let outcome = job("gated", "number")
         .without_sys_ptrace()
         .option("--gate")

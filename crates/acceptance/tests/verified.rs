@@ -115,7 +115,7 @@ fn refaults(outcome: &Outcome) -> Option<(f64, f64)> {
 /// Data that does not quite fit is a working set: an evicted page is wanted again soon.
 #[test]
 fn what_is_a_little_larger_than_the_limit_is_a_working_set() {
-    let words = ["--size", "68M", "--kind", "2", "--touches", "100000", "--phases", "fill,random"];
+    let words = ["--size", "68M", "--kind", "2", "--touches", "300000", "--phases", "fill,random"];
     let outcome = run("a working set", &touch(&words), 64, 4);
     let Some((refaults, activated)) = refaults(&outcome) else { return };
     assert!(refaults > 10_000.0 && activated > 0.5, "{refaults}, {activated}: {}", outcome.describe());

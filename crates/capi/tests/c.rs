@@ -1,6 +1,8 @@
 //! The header is generated from the sources. A program in C and one in C++ build against the
 //! installed library and run, and so do two copies of the library in one process.
 
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -162,4 +164,48 @@ fn two_copies_in_one_process_do_not_disturb_each_other() {
     compile.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(here().join("tests/twice.c"));
     run(compile.arg(format!("-I{}", include.display())).args(["-ldl", "-lpthread", "-o"]).arg(&program));
     assert_eq!(run(Command::new(&program).args(&copies)), "both\n");
+}
+
+/// Builds a program of the tests against the installed library; returns a command that runs it as a
+/// user without privilege. None: that cannot be done here.
+fn by_ordinary_user(root: &Scratch, name: &str) -> Option<impl Fn() -> Command> {
+    if !is_there("make") || !is_there("gcc") {
+        return None;
+    }
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        folioswap_test_support::skipping::note("only root can give up its privilege");
+        return None;
+    }
+    install(&root.0);
+    let (include, lib) = (root.0.join("usr/include"), root.0.join("usr/lib"));
+    let program = root.0.join(name);
+    let mut compile = Command::new("gcc");
+    compile
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"])
+        .arg(here().join("tests").join(name).with_extension("c"))
+        .args([format!("-I{}", include.display()), format!("-L{}", lib.display())]);
+    run(compile.args(["-lfolioswap", "-lpthread", "-o"]).arg(&program));
+    Some(move || {
+        let mut command = Command::new("timeout");
+        command.arg("100").arg(&program).env("LD_LIBRARY_PATH", &lib).current_dir("/").uid(65534).gid(65534);
+        command
+    })
+}
+
+/// System calls work on a region for a user without privilege, and whatever leaves them.
+#[test]
+fn calls_of_an_ordinary_user_are_served() {
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-gate-{}", std::process::id())));
+    let Some(program) = by_ordinary_user(&root, "gate") else { return };
+    assert_eq!(run(&mut program()), "served\n");
+}
+
+/// The C library's calls are changed whatever the other threads do at that moment.
+#[test]
+fn the_first_swap_may_be_made_at_any_moment() {
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-stand-{}", std::process::id())));
+    let Some(program) = by_ordinary_user(&root, "standing") else { return };
+    for case in ["below", "once", "many", "within", "leader", "kernel", "vfork", "blocks"] {
+        assert_eq!(run(program().arg(case)), "stood\n", "{case}");
+    }
 }

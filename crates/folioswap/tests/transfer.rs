@@ -7,7 +7,7 @@ mod again;
 mod leaving;
 
 use again::{as_nobody, is_child};
-use folioswap::{Device, Error, FaultMode, Region, Swap};
+use folioswap::{Device, Error, FaultMode, Gate, Region, Swap};
 use leaving::leaves;
 use rustix::io::Errno;
 use std::fs::File;
@@ -63,7 +63,8 @@ fn there_and_back(swap: &Swap, mode: FaultMode) {
 
 fn swap_of_8_mib() -> Swap {
     let file = Device::file("/var/tmp").size("64M").priority(0);
-    Swap::builder().limit("8M").device(Device::zram().priority(1)).device(file).sigbus().build().unwrap()
+    let builder = Swap::builder().limit("8M").device(Device::zram().priority(1)).device(file).sigbus();
+    builder.gate(Gate::Never).build().unwrap()
 }
 
 #[test]

@@ -27,6 +27,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use watch::Watch;
 
+/// A user who may do nothing but run programs, for [`Job::user`].
+pub const NOBODY: u32 = 65534;
+
 /// A program to be run, with its environment, options and time limits.
 #[derive(Clone, Debug)]
 pub struct Job {
