@@ -1,8 +1,8 @@
-"""Programs that a compiler makes first, and two static ones, which are refused."""
+"""Programs that a compiler makes first, some of them static, and static programs that come so."""
 
 import os
 
-from workloads.kit import Workloads, built, source, tool
+from workloads.kit import Missing, Workloads, built, source, tool
 
 COMPILED = Workloads()
 program = COMPILED.program
@@ -183,3 +183,44 @@ func main() {{
     environment = ["env", "CGO_ENABLED=0", f"GOCACHE={place}/gocache", "GOFLAGS=-mod=mod", "GOTOOLCHAIN=local"]
     built([*environment, tool("go", "golang-go"), "build", "-o", "fill", "fill.go"], place)
     return [os.path.join(place, "fill")]
+
+
+@program("go-build", "Go's compiler and linker, the library too")
+def go_build(place, scale):
+    source(place, "go.mod", "module fill\n\ngo 1.19\n")
+    functions = "".join(f"func f{n}(m map[string][]int) int {{\n\ts := {n}\n\tfor k, v := range m {{\n"
+                        f"\t\tfor _, x := range v {{\n\t\t\ts = s*{n + 3} ^ x + len(k)\n\t\t}}\n\t}}\n"
+                        "\treturn s\n}\n" for n in range(int(400 * scale) + 1))
+    source(place, "fill.go", 'package main\n\nimport "fmt"\n\n' + functions
+           + 'func main() {\n\tfmt.Println(f0(map[string][]int{"a": {1}}))\n}\n')
+    # Its compiler and linker are static programs, some sixty runs of them.
+    environment = f"CGO_ENABLED=0 GOCACHE={place}/gocache GOTOOLCHAIN=local GOFLAGS=-mod=mod"
+    return ["bash", "-c", f"cd {place} && rm -rf gocache fill && {environment} {tool('go', 'golang-go')} build -a "
+            "-trimpath -buildvcs=false -p 2 -o fill fill.go && sha256sum <fill && ./fill"]
+
+
+@program("busybox", "BusyBox, static: a script of sh, awk, sort, tar, gzip")
+def busybox(place, scale):
+    path = tool("busybox", "busybox-static")
+    with open(path, "rb") as file:
+        if b"/ld-" in file.read(4096):
+            raise Missing(f"{path} is not static: apt-get install busybox-static")
+    return [path, "sh", source(place, "script.sh", f"""set -e
+cd {place}; rm -rf words; mkdir words
+{path} awk 'BEGIN {{
+    x = 1
+    for (n = 0; n < {int(300_000 * scale)}; n++) {{ x = (x * 16807) % 2147483647; print x, "word" x % 9973, n }}
+}}' >lines
+{path} sort lines >sorted
+{path} awk '{{ count[$2]++; last[$2] = last[$2] " " $3 }}
+END {{ for (word in count) print word, count[word], length(last[word]) }}' sorted | {path} sort >words/counts
+i=0
+while [ $i -lt {int(50 * scale)} ]; do
+    last=$((i * 7 + 90))
+    {path} sed -n "$((i * 7 + 1)),${{last}}p;${{last}}q" sorted | {path} cut -d' ' -f2 | {path} sort -u >words/$i
+    i=$((i + 1))
+done
+{path} find words -type f | {path} sort | {path} xargs {path} cat | {path} sha256sum
+{path} tar -cf - words | {path} gzip -1 | {path} gzip -d | {path} tar -tf - | {path} wc -l
+{path} sha256sum <sorted
+""")]

@@ -196,7 +196,7 @@ wait $server || true
 @program("go", "Go, map and sort (cgo)")
 def go(place, scale):
     source(place, "go.mod", "module groups\n\ngo 1.19\n")
-    # With cgo the program is linked with the C library. A static one cannot be managed, and folioswap says so.
+    # With cgo the program is linked with the C library; go-static is not.
     source(place, "groups.go", f"""package main
 
 // #include <stdlib.h>

@@ -75,6 +75,28 @@ def git(place, scale):
                  "git fsck --full 2>&1 | sort && git rev-list --objects --all | wc -l")
 
 
+@program("trees", "find, sort and tar of a tree, packed and unpacked")
+def trees(place, scale):
+    pick, tree = random.Random(1), os.path.join(place, "tree")
+    for folder in range(int(60 * scale) + 1):
+        path = os.path.join(tree, f"part{folder % 11}", f"folder{folder}")
+        os.makedirs(path)
+        for number in range(200):
+            name = os.path.join(path, f"{pick.getrandbits(128):032x} of a tree {number}")
+            with open(name, "wb") as file:
+                file.write(pick.randbytes(pick.randrange(400)))
+            # tar keeps the name of each file that has a second one, and sort all that twenty walks find.
+            os.link(name, name + " again")
+    options = "--null --verbatim-files-from --no-recursion --numeric-owner --owner=0 --group=0 --mtime=@0"
+    return piped(f"""set -e; cd {place}; rm -rf unpacked; mkdir unpacked
+find {"tree " * 20} -print0 | LC_ALL=C sort -z -u -S 200M --parallel=2 >names
+tar {options} -cf packed.tar -T names
+sha256sum <packed.tar
+tar -xf packed.tar -C unpacked
+find unpacked/tree -type f -printf '%P %s %n\\n' | LC_ALL=C sort | sha256sum
+diff -rq tree unpacked/tree""")
+
+
 @program("imagemagick", "ImageMagick, resize and blur")
 def imagemagick(place, scale):
     convert = tool("convert", "imagemagick")
