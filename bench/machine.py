@@ -3,10 +3,13 @@ zram or in a file, and the cgroups around a run. Needs root.
 """
 
 import atexit
+import ctypes
 import fcntl
 import glob
 import mmap
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,8 @@ import time
 
 THP = "/sys/kernel/mm/transparent_hugepage"
 MADV_POPULATE_WRITE = 23  # Linux 5.14, not in Python's module
+# Of prctl(2), which Python's module does not have.
+PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 23, 24, 38
 
 
 def read(path, default=""):
@@ -281,11 +286,67 @@ def busy_seconds():
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(command, group, place, timeout, every=0.01, sample=None):
+class User:
+    """An ordinary user: without groups, without any capability (not even in the bounding set), and with no
+    way to get one (no_new_privs)."""
+
+    def __init__(self, uid):
+        self.uid = uid
+        try:
+            self.gid = pwd.getpwuid(uid).pw_gid
+        except KeyError:
+            self.gid = uid
+        self.prctl = ctypes.CDLL(None).prctl
+        self.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+
+    def become(self):
+        """Makes the calling process, root's, one of this user; for preexec_fn."""
+        capability = 0
+        while self.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
+            self.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+            capability += 1
+        os.setgroups([])
+        os.setresgid(self.gid, self.gid, self.gid)
+        os.setresuid(self.uid, self.uid, self.uid)
+        if self.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError("no_new_privs cannot be set")
+
+    def environment(self, home):
+        """Ours, with another home: programs read their settings there, and root's may not be read."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        return ours | {"HOME": home}
+
+    def can(self, *command):
+        """Whether a command of this user succeeds."""
+        try:
+            return subprocess.run(command, preexec_fn=self.become, cwd="/", stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+        except (OSError, subprocess.SubprocessError):
+            return False
+
+    def reachable(self, program, place):
+        """The path of a program that this user can run: its own, or that of a copy in the directory `place`."""
+        if self.can(program, "--version"):
+            return program
+        copy = shutil.copy(program, place)
+        os.chmod(copy, 0o755)
+        if not self.can(copy, "--version"):
+            raise SystemExit(f"user {self.uid} can run neither {program} nor {copy}")
+        return copy
+
+    def own(self, place):
+        """Gives a directory and all in it to this user."""
+        for folder, _, files in os.walk(place):
+            for path in [folder, *(os.path.join(folder, name) for name in files)]:
+                os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+
+def measure(command, group, place, timeout, every=0.01, sample=None, user=None):
     """Runs a command in a group; its output goes to `out` and `err` in the directory `place`.
 
     `sample`, if given, is called every `every` seconds, when the group's resident memory is read.
-    All processes of the group are killed after `timeout` seconds.
+    All processes of the group are killed after `timeout` seconds. The command is run by the
+    `User`, if one is given, whose home is `place`.
 
     Returns wall, user and system time in seconds, the peak of resident memory in bytes, the exit
     status, whether the time was up, the number of processes that the group's OOM killer has
@@ -301,11 +362,16 @@ def measure(command, group, place, timeout, every=0.01, sample=None):
                 sample()
             stop.wait(every)
 
+    def begin():
+        group.enter()
+        if user:
+            user.become()
+
     watcher = threading.Thread(target=watch)
     with open(os.path.join(place, "out"), "wb") as stdout, open(os.path.join(place, "err"), "wb") as stderr:
         start = time.monotonic()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=place,
-                                   preexec_fn=group.enter)
+                                   preexec_fn=begin, env=user.environment(place) if user else None)
         watcher.start()
         try:
             pid, status, usage = None, None, None

@@ -19,10 +19,17 @@ The output is compared with that of the run alone. A cell is one of
     bench/programs.py                          all programs (root; an hour on two cores with --timeout 60)
     bench/programs.py --programs lua,ruby      these
     bench/programs.py --parts half             within a half only
+    bench/programs.py --user 65534 --programs ordinary --parts half --timeout 300
+                                               what people run every day, within a half, as an ordinary user
     bench/programs.py --short                  a few that most machines have, small; exits with 1 unless all are right
     bench/programs.py --list                   names and titles
     bench/programs.py --json FILE              all figures
     bench/programs.py --show FILE FILE         the table of runs that --json has written
+
+With --user all of it, alone and within the limit, is run by that user, without groups, with an empty capability
+bounding set, and with no_new_privs, so that folioswap takes the way of somebody without any permission. Only the cgroup
+that measures the need is root's. A binary that the user cannot reach is copied to where it can. Above the table is the
+way that `run` took. `ordinary` is a set of programs; --list has what is in it.
 
 The programs come from Debian; one that is missing is a row with the package that has it. The binary is --folioswap, else
 FOLIOSWAP_BIN, else target/release/folioswap.
@@ -39,7 +46,7 @@ import signal
 import sys
 import tempfile
 
-from machine import Groups, measure, read, warm
+from machine import Groups, User, measure, read, warm
 from workloads.compiled import COMPILED
 from workloads.kit import Missing
 from workloads.languages import LANGUAGES
@@ -52,6 +59,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 PROGRAMS = {**LANGUAGES, **COMPILED, **TOOLS, **SCIENCE, **SERVERS, **REAL}
 SHORT = ["gcc-large", "sort-unique", "bash", "cpp", "python-zlib", "numpy-save"]
+# Sets of programs, each of which --programs takes as a name.
+SETS = {"ordinary": ["bytearray", "dicts", "python-fork", "python-threads", "gcc", "gcc-large", "node", "java", "redis",
+                     "sqlite", "sqlite-file", "sort", "sort-unique", "git", "trees", "go-build", "go-static",
+                     "c-static", "busybox"]}
 # The need is divided by the first number, and --timeout by the second.
 PARTS = {"half": (2, 1), "quarter": (4, 3)}
 # What folioswap says of the limit that would be enough.
@@ -67,26 +78,42 @@ class Runner:
 
     def __init__(self, options, folioswap):
         self.options = options
-        self.folioswap = folioswap
         self.place = tempfile.mkdtemp(prefix=f"folioswap-acc-programs-{os.getpid()}-", dir=options.place)
         os.chmod(self.place, 0o711)
         atexit.register(shutil.rmtree, self.place, True)
+        self.user = None if options.user is None else User(options.user)
+        if self.user and not self.user.can("test", "-x", self.place):
+            raise SystemExit(f"user {options.user} cannot reach {options.place}: take another --place")
+        self.folioswap = self.user.reachable(folioswap, self.place) if self.user else folioswap
 
     def prepare(self, name, make):
         """The command of a program, its files in a directory of their own."""
         place = os.path.join(self.place, name)
         os.mkdir(place)
-        return place, make(place, self.options.scale)
+        command = make(place, self.options.scale)
+        if self.user:
+            self.user.own(place)
+        return place, command
 
     def run(self, place, command, limit=None, haste=1, options=()):
-        """One run: the figures of `measure`, the output's hash, and what was said on standard error."""
+        """One run: the figures of `measure`, the output's hash, what was said on standard error, and the way that
+        folioswap took."""
+        statistics = os.path.join(place, "statistics.json")
         if limit is not None:
-            command = [self.folioswap, "run", "-m", str(limit), *self.options.option, *options, "--", *command]
+            command = [self.folioswap, "run", "-m", str(limit), "--stats-json", statistics, *self.options.option,
+                       *options, "--", *command]
         group = Groups(None)
         try:
-            result = measure(command, group, place, self.options.timeout / haste, every=0.005 if limit is None else 0.1)
+            result = measure(command, group, place, self.options.timeout / haste, every=0.005 if limit is None else 0.1,
+                             user=self.user)
         finally:
             group.close()
+        try:
+            result["way"] = json.loads(read(statistics)).get("way")
+            os.unlink(statistics)
+        except ValueError:
+            # Without a limit, refused, or killed when the time was up.
+            result["way"] = None
         with open(os.path.join(place, "out"), "rb") as file:
             result["output"] = hashlib.sha256(file.read()).hexdigest()
         result["said"] = read(os.path.join(place, "err"))[-2000:].strip()
@@ -129,7 +156,8 @@ def fill(row, runner):
         limit = max(row["need"] // divisor // 4096 * 4096, LEAST)
         run = runner.run(place, command, limit, haste)
         word, said = verdict(run, expected)
-        row["cells"][part] = {"limit": limit, "verdict": word, "said": said, "wall": run["wall"], "status": run["status"]}
+        row["cells"][part] = {"limit": limit, "verdict": word, "said": said, "wall": run["wall"],
+                              "status": run["status"], "way": run["way"]}
         if run["timeout"] and part == "half":
             ended = runner.run(place, command, limit, haste, ["--thrashing", "end"])
             word_of_end, said = verdict(ended, expected)
@@ -181,11 +209,23 @@ def summary(rows):
     return f"{len(done)} programs ({'; '.join(counts)}); {len(rows) - len(done)} skipped."
 
 
+def who(rows, user):
+    """The user who ran everything, and the ways that `run` took."""
+    ways = {}
+    for cell in (cell for row in rows for cell in row.get("cells", {}).values()):
+        if way := cell.get("way"):
+            ways[way] = ways.get(way, 0) + 1
+    said = "root" if user is None else f"user {user}, without groups, with an empty bounding set and no_new_privs"
+    took = ", ".join(f"`{way}` ({count} runs)" for way, count in ways.items()) or "unknown"
+    return f"Run by {said}. Way that `run` took: {took}."
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", default="", help="names, with commas between them")
+    parser.add_argument("--programs", default="", help="names, or `ordinary`, with commas between them")
     parser.add_argument("--short", action="store_true", help="a few programs, small; status 1 unless all are right")
     parser.add_argument("--list", action="store_true", help="print the names of the programs")
+    parser.add_argument("--user", type=int, metavar="UID", help="run all as this user, without any permission")
     parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"), help="the binary")
     parser.add_argument("--option", action="append", default=[], help="a further option of `folioswap run`, as in --option=--huge=never")
     parser.add_argument("--timeout", type=float, default=120, help="seconds that a run may take, at a quarter a third of it (default %(default)s)")
@@ -195,7 +235,10 @@ def arguments():
     parser.add_argument("--json", help="write all figures to this file")
     parser.add_argument("--show", nargs="+", metavar="FILE", help="print the table of these files; runs nothing")
     options = parser.parse_args()
-    options.programs = [name for name in options.programs.split(",") if name] or (SHORT if options.short else list(PROGRAMS))
+    names = [name for name in options.programs.split(",") if name] or (SHORT if options.short else list(PROGRAMS))
+    options.programs = list(dict.fromkeys(name for one in names for name in SETS.get(one, [one])))
+    if options.user == 0:
+        parser.error("--user takes an ordinary user; without it root runs everything")
     unknown = [name for name in options.programs if name not in PROGRAMS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; see --list")
@@ -206,8 +249,9 @@ def arguments():
     return options
 
 
-def print_table(rows):
-    print(summary(rows) + "\n")
+def print_table(rows, user):
+    print(summary(rows))
+    print(who(rows, user) + "\n")
     print(markdown(rows))
 
 
@@ -216,11 +260,13 @@ def main():
     if options.list:
         for name, (title, _) in PROGRAMS.items():
             print(f"{name:16} {title}")
+        for name, programs in SETS.items():
+            print(f"{name:16} a set: {','.join(programs)}")
         return
     if options.show:
         documents = [json.loads(read(path)) for path in options.show]
         rows = {row["program"]: row for document in documents for row in document["rows"]}
-        return print_table([rows[name] for name in PROGRAMS if name in rows])
+        return print_table([rows[name] for name in PROGRAMS if name in rows], documents[0].get("user"))
     if os.geteuid() != 0:
         raise SystemExit("the cgroup that measures what a program needs takes root")
     target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
@@ -244,8 +290,8 @@ def main():
     finally:
         if options.json:
             with open(options.json, "w") as file:
-                json.dump({"command": sys.argv, "rows": rows}, file, indent=1)
-        print_table(rows)
+                json.dump({"command": sys.argv, "user": options.user, "rows": rows}, file, indent=1)
+        print_table(rows, options.user)
     verdicts = [cell["verdict"] for row in rows for cell in row.get("cells", {}).values()]
     if "WRONG OUTPUT" in verdicts:
         raise SystemExit("a run printed something else than alone")

@@ -45,11 +45,14 @@ def postgres(place, scale):
     if not found:
         raise Missing("PostgreSQL is not there: apt-get install postgresql")
     binaries = f"/usr/lib/postgresql/{found[-1]}/bin"
-    # PostgreSQL refuses root.
-    prefix = "setpriv --reuid=nobody --regid=nogroup --clear-groups" if os.geteuid() == 0 else ""
     return ["bash", source(place, "run.sh", f"""set -e
-cd {place}; chmod 711 {place}; rm -rf data; mkdir data; {"chown nobody:nogroup data" if prefix else "true"}
-{prefix} {binaries}/initdb -D data -U me --no-sync -E UTF8 --locale=C >/dev/null 2>&1
+cd {place}; chmod 711 {place}; rm -rf data; mkdir data
+as=
+if [ "$(id -u)" = 0 ]; then # PostgreSQL refuses root
+    as="setpriv --reuid=nobody --regid=nogroup --clear-groups"
+    chown nobody:nogroup data
+fi
+$as {binaries}/initdb -D data -U me --no-sync -E UTF8 --locale=C >/dev/null 2>&1
 cat >> data/postgresql.conf <<END
 listen_addresses = ''
 unix_socket_directories = '{place}/data'
@@ -58,15 +61,15 @@ work_mem = 80MB
 fsync = off
 max_parallel_workers_per_gather = 2
 END
-{prefix} {binaries}/pg_ctl -D data -l data/log -w start >/dev/null
-trap '{prefix} {binaries}/pg_ctl -D data -m immediate stop >/dev/null 2>&1' EXIT
+$as {binaries}/pg_ctl -D data -l data/log -w start >/dev/null
+trap '$as {binaries}/pg_ctl -D data -m immediate stop >/dev/null 2>&1' EXIT
 {binaries}/psql -h {place}/data -U me -d postgres -q -A -t <<END
 CREATE TABLE t AS SELECT x AS id, (x * 7919) % 50021 AS key, md5(x::text) AS note FROM generate_series(1, {int(300_000 * scale)}) x;
 SELECT md5(string_agg(note, ',' ORDER BY note)) FROM t;
 SELECT a.key, count(*), max(b.note) FROM t a JOIN t b ON a.id = b.key GROUP BY a.key ORDER BY 2 DESC, 1 LIMIT 5;
 END
 trap - EXIT
-{prefix} {binaries}/pg_ctl -D data -m fast -w stop >/dev/null
+$as {binaries}/pg_ctl -D data -m fast -w stop >/dev/null
 """)]
 
 
