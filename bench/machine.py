@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import fcntl
 import glob
+import hashlib
 import mmap
 import os
 import pwd
@@ -391,3 +392,36 @@ def measure(command, group, place, timeout, every=0.01, sample=None, user=None):
     foreign = max(0, busy_seconds() - busy_before - user - system) / wall
     return {"foreign": foreign, "wall": wall, "user": user, "sys": system, "peak": peak[0], "status": process.returncode,
             "timeout": wall >= timeout, "kills": group.kills()}
+
+
+def spent(command, place, timeout, user=None, client=None):
+    """Runs a command in the directory `place`, and counts the processor time of it and of all its descendants.
+
+    The command is run by the `User`, if one is given. `client`, if given, is called with `place`
+    meanwhile, and makes the command end; its time is not counted. The command is killed after
+    `timeout` seconds.
+
+    Returns the seconds (user and system), the exit status, the hash of standard output, which goes
+    into a pipe, standard error, and what the client returned.
+    """
+    digest, said = hashlib.sha256(), None
+    with open(os.path.join(place, "err"), "wb") as stderr:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=place,
+                                   preexec_fn=user.become if user else None,
+                                   env=user.environment(place) if user else None)
+    late = threading.Timer(timeout, process.kill)
+    late.start()
+    try:
+        if client:
+            said = client(place)
+        while data := process.stdout.read1(1 << 16):
+            digest.update(data)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        late.cancel()
+        if process.returncode is None:
+            process.kill()
+        process.stdout.close()
+    return {"seconds": usage.ru_utime + usage.ru_stime, "status": process.returncode, "out": digest.hexdigest(),
+            "err": read(os.path.join(place, "err")), "said": said}
