@@ -159,6 +159,9 @@ install() { # installs the programs that the tests run
     # The Python package and py-spy get environments of their own.
     python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
     [ ${#wanted[@]} -eq 0 ] || install_packages "${wanted[@]}"
+    if [ "$(uname -m)" = x86_64 ] && ! rust_target_is_there x86_64-unknown-linux-musl; then
+        echo "Rust's target for musl could not be added; the tests of its programs are skipped"
+    fi
     if ! { [ -x target/tools/bin/py-spy ] || command -v py-spy || { python3 -m venv target/tools && target/tools/bin/pip install -q py-spy; }; } \
         >"$logs/py-spy" 2>&1; then
         echo "py-spy could not be installed; its test is skipped"
@@ -185,6 +188,10 @@ install_packages() { # PACKAGE...: by apt, where that may be done
     fi
     [ -z "$policy" ] || rm -f "$policy"
     policy=
+}
+
+rust_target_is_there() { # TARGET: adds it where rustup can
+    rustup target list --installed 2>/dev/null | grep -qx "$1" || timeout 120 rustup target add "$1" >/dev/null 2>&1
 }
 
 miri_is_there() { # it comes with a nightly toolchain, if there is one
@@ -302,8 +309,7 @@ unit() {
 
 without_system() { # the crate of pure policies uses no operating system: it builds for a target that has none
     local target=x86_64-unknown-none
-    if rustup target list --installed 2>/dev/null | grep -qx "$target" ||
-        timeout 120 rustup target add "$target" >/dev/null 2>&1; then
+    if rust_target_is_there "$target"; then
         check "policy builds without an operating system" cargo build --release -p folioswap-policy --target "$target"
     else
         skip "the target $target is not there for the crate policy (rustup target add $target)"

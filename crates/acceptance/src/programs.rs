@@ -108,34 +108,96 @@ pub fn c_program(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
 /// # Panics
 /// As [`c_program`].
 pub fn c_program_by(compiler: &str, name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
+    let directory = crate_directory().join("c");
+    let source = directory.join(format!("{name}.c"));
+    made_of(&[&source, &directory.join("check.h")], "acceptance-c", &format!("{name}{suffix}"), |fresh| {
+        let mut command = Command::new(compiler);
+        command
+            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE", "-o"])
+            .args([fresh, &source])
+            .args(flags);
+        command
+    })
+}
+
+/// The program of this name in a directory beside the tests. Where it is not newer than its
+/// sources, a command makes it in the place that it is told.
+fn made_of(sources: &[&Path], place: &str, name: &str, command: impl Fn(&Path) -> Command) -> PathBuf {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let source = crate_directory().join("c").join(format!("{name}.c"));
-    let place = output_directory().join("acceptance-c");
-    std::fs::create_dir_all(&place).expect("output directory");
-    let program = place.join(format!("{name}{suffix}"));
-    let changed = |path: &Path| path.metadata().and_then(|data| data.modified());
-    let shared = crate_directory().join("c/check.h");
-    if let (Ok(made), Ok(source), Ok(shared)) = (changed(&program), changed(&source), changed(&shared))
-        && made > source.max(shared)
+    let place = output_directory().join(place);
+    fs::create_dir_all(&place).expect("output directory");
+    let program = place.join(name);
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    if let Some(made) = changed(&program)
+        && sources.iter().all(|source| changed(source).is_some_and(|source| made > source))
     {
         return program;
     }
-    let fresh = place.join(format!("{name}{suffix}.{}", std::process::id()));
-    let output = Command::new(compiler)
-        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE", "-o"])
-        .args([fresh.as_os_str(), source.as_os_str()])
-        .args(flags)
-        .output()
-        .expect("the compiler can be run");
+    let fresh = place.join(format!("{name}.{}", std::process::id()));
+    let output = command(&fresh).output().expect("the compiler can be run");
     assert!(
         output.status.success(),
-        "{compiler} {name}.c: {}, {}",
+        "{}: {}, {}",
+        sources[0].display(),
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    std::fs::rename(&fresh, &program).expect("rename");
+    fs::rename(&fresh, &program).expect("rename");
     program
+}
+
+/// How a Rust program is linked with musl.
+#[derive(Clone, Copy, Debug)]
+pub enum Musl {
+    /// In itself, wherever it is put.
+    StaticPie,
+    /// In itself, at the place that it wants.
+    Static,
+    /// With musl's own linker at run time.
+    Dynamic,
+}
+
+impl Musl {
+    /// All of them.
+    pub const ALL: [Musl; 3] = [Musl::StaticPie, Musl::Static, Musl::Dynamic];
+    /// Rust's name of the target.
+    pub const TARGET: &str = "x86_64-unknown-linux-musl";
+
+    /// Rust's standard library for it, if it is installed.
+    pub fn library() -> Option<PathBuf> {
+        let output =
+            Command::new("rustc").args(["--print", "target-libdir", "--target", Self::TARGET]).output();
+        let directory = PathBuf::from(String::from_utf8(output.ok()?.stdout).ok()?.trim());
+        directory.join("self-contained").is_dir().then_some(directory)
+    }
+}
+
+/// Compiles `rust/NAME.rs` for musl and returns the program.
+///
+/// # Panics
+/// When Rust's standard library for musl is missing, or the compiler reports an error.
+pub fn rust_program(name: &str, linked: Musl) -> PathBuf {
+    let library = Musl::library().expect("Rust's standard library for musl");
+    let source = crate_directory().join("rust").join(format!("{name}.rs"));
+    made_of(&[&source], "acceptance-rust", &format!("{name}-{linked:?}").to_lowercase(), |fresh| {
+        let mut command = Command::new("rustc");
+        command.args(["--edition", "2024", "-O", "-g", "-D", "warnings", "--target", Musl::TARGET, "-o"]);
+        command.args([fresh, &source]);
+        match linked {
+            Musl::StaticPie => {}
+            Musl::Static => drop(command.args(["-C", "relocation-model=static"])),
+            Musl::Dynamic => {
+                // The system's libgcc_s wants glibc. The unwinder of static programs does not.
+                let place = fresh.parent().expect("a directory");
+                let unwinder = library.join("self-contained/libunwind.a");
+                fs::copy(unwinder, place.join("libgcc_s.a")).expect("copied");
+                command.args(["-C", "target-feature=-crt-static", "-C", "linker=musl-gcc"]);
+                command.args(["-C", "link-self-contained=no", "-L"]).arg(place);
+            }
+        }
+        command
+    })
 }
 
 /// Compiles `go/NAME.go` and returns the program, which others may execute; `cgo` is the value of

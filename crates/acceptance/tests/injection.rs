@@ -6,8 +6,8 @@
 #![cfg(target_arch = "x86_64")]
 
 use folioswap_acceptance::job::{self, Job, NOBODY, Outcome};
-use folioswap_acceptance::programs::{c_program, c_program_by, go_program, which};
-use folioswap_acceptance::{MIB, need, only_root};
+use folioswap_acceptance::programs::{Musl, c_program, c_program_by, go_program, rust_program, which};
+use folioswap_acceptance::{MIB, need, only_root, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -20,6 +20,17 @@ macro_rules! everything_is_here {
     () => {
         only_root!("become another user");
         need!("musl-gcc", "go", "busybox");
+    };
+}
+
+/// Skips the test where Rust has no standard library for musl.
+macro_rules! rust_is_here {
+    () => {
+        everything_is_here!();
+        need!("rustc");
+        if Musl::library().is_none() {
+            skip!("Rust's target {} is not installed", Musl::TARGET);
+        }
     };
 }
 
@@ -58,16 +69,16 @@ fn run(way: &str, words: &[&str], limit: u64) -> Outcome {
 
 /// Runs cases of a program in each kind and way: all of them in the long form, else one of them,
 /// another one in each.
-fn cases(program: &str, cases: &[&str]) {
-    everything_is_here!();
-    for (kind, program) in kinds(program).enumerate() {
+fn cases(programs: impl Iterator<Item = PathBuf>, cases: &[&str]) {
+    for (kind, program) in programs.enumerate() {
         let path = program.to_str().expect("text");
         for (turn, way) in WAYS.into_iter().enumerate() {
-            let first = (kind + turn) % cases.len();
+            let first = (kind * WAYS.len() + turn) % cases.len();
             let count = job::amount(1, cases.len() as u64) as usize;
             for case in cases.iter().cycle().skip(first).take(count) {
                 let outcome = run(way, &[path, case, "64"], LIMIT);
                 job::check_swapped(&outcome, 30 * MIB);
+                job::report(&format!("{case} {way}"), &outcome);
                 assert_eq!(outcome.text(), format!("ok {case}\n"), "{path} {way}: {}", outcome.describe());
             }
         }
@@ -77,17 +88,28 @@ fn cases(program: &str, cases: &[&str]) {
 
 #[test]
 fn threads_and_trees_of_forks() {
-    cases("fork", &["threads", "storm", "grandchildren", "often"]);
+    everything_is_here!();
+    cases(kinds("fork"), &["threads", "storm", "grandchildren", "often"]);
 }
 
 #[test]
 fn vfork_and_posix_spawn() {
-    cases("fork", &["spawn"]);
+    everything_is_here!();
+    cases(kinds("fork"), &["spawn"]);
 }
 
 #[test]
 fn signals_and_forks_by_number() {
-    cases("gated", &["signals", "handlers", "number", "waiting"]);
+    everything_is_here!();
+    cases(kinds("gated"), &["signals", "handlers", "number", "waiting"]);
+}
+
+/// Vectors, tables, trees, deep stacks that panics unwind, children, files and streams.
+#[test]
+fn the_standard_library_of_rust() {
+    rust_is_here!();
+    let programs = Musl::ALL.into_iter().map(|linked| rust_program("library", linked));
+    cases(programs, &["threads", "maps", "growth", "stacks", "children", "files", "network"]);
 }
 
 /// What system calls use, signals on stacks that are away and coroutines, with everything taken out
@@ -116,27 +138,53 @@ fn calls_signals_and_coroutines_while_everything_leaves() {
     }
 }
 
-/// Each kind becomes each kind: a chain in which each pair of neighbours occurs once.
-#[test]
-fn each_kind_becomes_each_kind() {
-    everything_is_here!();
+/// A program of each kind that becomes another one.
+fn links() -> Vec<PathBuf> {
     let mut programs: Vec<_> = kinds("chain").collect();
     programs.push(c_program("chain", "", &[]));
     programs.push(go_program("chain", "", "0"));
     programs.push(go_program("chain", "-cgo", "1"));
+    programs
+}
+
+fn run_chain(way: &str, programs: &[&PathBuf]) {
+    let mut words: Vec<_> = programs.iter().map(|program| program.to_str().expect("text")).collect();
+    words.insert(1, "24");
+    let outcome = run(way, &words, LIMIT);
+    job::report(way, &outcome);
+    assert_eq!(outcome.text(), "ok chain\n", "{}", outcome.describe());
+    job::check_swapped(&outcome, 8 * MIB);
+}
+
+/// Each kind becomes each kind: a chain in which each pair of neighbours occurs once.
+#[test]
+fn each_kind_becomes_each_kind() {
+    everything_is_here!();
+    let programs = links();
     let mut order = Vec::new();
     for first in 0..programs.len() {
         order.push(first);
         order.extend((first + 1..programs.len()).flat_map(|second| [first, second]));
     }
     order.push(0);
-    let words: Vec<_> = order.iter().map(|number| programs[*number].to_str().expect("text")).collect();
+    let chain: Vec<_> = order.into_iter().map(|number| &programs[number]).collect();
     for way in WAYS {
-        let command: Vec<_> = [words[0], "24"].into_iter().chain(words[1..].iter().copied()).collect();
-        let outcome = run(way, &command, LIMIT);
-        job::report(way, &outcome);
-        assert_eq!(outcome.text(), "ok chain\n", "{}", outcome.describe());
-        job::check_swapped(&outcome, 8 * MIB);
+        run_chain(way, &chain);
+    }
+}
+
+/// A Rust program becomes itself, and each other kind becomes it, and it becomes them: one Rust
+/// program in each way, all of them in the long form.
+#[test]
+fn rust_becomes_each_kind() {
+    rust_is_here!();
+    let others = links();
+    let mine = Musl::ALL.map(|linked| rust_program("chain", linked));
+    for (turn, way) in WAYS.into_iter().enumerate() {
+        for program in mine.iter().cycle().skip(turn).take(job::amount(1, 3) as usize) {
+            let neighbours = mine.iter().chain(&others).flat_map(|other| [other, program]);
+            run_chain(way, &[program].into_iter().chain(neighbours).collect::<Vec<_>>());
+        }
     }
 }
 
