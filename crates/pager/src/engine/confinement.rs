@@ -7,12 +7,12 @@
 
 use crate::engine::Engine;
 use crate::engine::descriptors;
-use crate::kernel::filter::{self, Opening};
+use crate::kernel::filter::{self, Opening, Threads};
 use crate::kernel::landlock::{self, Landlock};
 use crate::kernel::proc::{Shown, field_number};
 use crate::kernel::process::Allowance;
 use crate::kernel::{rights, sys};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 use folioswap_group::protocol::ProcFile;
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -28,7 +28,16 @@ pub struct Confinement {
     /// The directories of `/proc` that show the pager and the program; -1: none.
     own: AtomicI32,
     program: AtomicI32,
+    /// The sum of [`ONE_THREAD`] and [`OPENS_NOTHING`] over the threads that wait for their filter.
+    waiting: AtomicU32,
 }
+
+/// In the count of those that wait for their filter.
+const ONE_THREAD: u32 = 1;
+/// There, of a thread for which Landlock does not say which files it may open.
+const OPENS_NOTHING: u32 = 0x100;
+/// Threads of a pager.
+const THREADS: u32 = 2;
 
 /// How a pager is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +65,7 @@ impl Confinement {
         self.how.store(Confining::NotAgain as u32, Relaxed);
         self.own.store(-1, Relaxed);
         self.program.store(-1, Relaxed);
+        self.waiting.store(0, Relaxed);
     }
 
     /// Lets the calling thread open nothing but files beneath the two directories.
@@ -132,16 +142,42 @@ impl Engine {
     }
 
     /// Gives up every right of the calling thread that it needs no more, for good. What the kernel
-    /// refuses here stays: the pager would do its work as well.
+    /// refuses here stays: the pager would do its work as well. The second thread that calls this
+    /// brings the filter for both, since the kernel takes some 100 microseconds to compile it.
     pub(crate) fn confine(&self) {
+        let Some(opening) = self.give_up_rights() else { return };
+        let own = match opening {
+            Opening::ForReading => ONE_THREAD,
+            Opening::Never => ONE_THREAD + OPENS_NOTHING,
+        };
+        let all = self.confinement.waiting.fetch_add(own, AcqRel) + own;
+        if all % OPENS_NOTHING < THREADS {
+            return;
+        }
+        let opening = if all < OPENS_NOTHING { Opening::ForReading } else { Opening::Never };
+        if filter::install(opening, Threads::All) == Err(Errno::SRCH) {
+            let _ = filter::install(opening, Threads::Own);
+        }
+    }
+
+    /// As [`Engine::confine`], in a process that has no other thread.
+    pub(crate) fn confine_alone(&self) {
+        if let Some(opening) = self.give_up_rights() {
+            let _ = filter::install(opening, Threads::Own);
+        }
+    }
+
+    /// Gives up the calling thread's rights, and says what its filter is to allow; none where it
+    /// gets no filter.
+    fn give_up_rights(&self) -> Option<Opening> {
         rights::give_up();
         let opens_within = match self.confinement.how() {
-            Confining::NotAgain => return,
+            Confining::NotAgain => return None,
             Confining::OpensNothing => Err(Errno::NOSYS),
             Confining::InProc => open_within_proc(),
             Confining::Beneath => self.confinement.open_beneath(),
         };
-        let _ = filter::install(opens_within.map_or(Opening::Never, |()| Opening::ForReading));
+        Some(opens_within.map_or(Opening::Never, |()| Opening::ForReading))
     }
 
     /// Whether the calling pager is under a filter that the supervisor is not under.

@@ -165,10 +165,13 @@ pub(crate) unsafe extern "C" fn run(argument: usize) -> ! {
             Place::Beside,
         )
     };
-    if let Err(errno) = evictor {
-        engine.report_failure(errno);
+    match evictor {
+        Ok(_) => engine.confine(),
+        Err(errno) => {
+            engine.report_failure(errno);
+            engine.confine_alone();
+        }
     }
-    engine.confine();
     loop {
         handler.round();
     }

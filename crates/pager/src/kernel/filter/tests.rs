@@ -50,7 +50,7 @@ unsafe extern "C" fn tries_everything(argument: usize) -> ! {
     // SAFETY: the test keeps it until this process has ended.
     let found = unsafe { &*(argument as *const Found) };
     rustix::thread::set_no_new_privs(true).unwrap();
-    install(Opening::ForReading).unwrap();
+    install(Opening::ForReading, Threads::Own).unwrap();
     for call in (0..CALLS).chain((0..CALLS).map(|call| call | X32)) {
         if UPROBES.contains(&call) {
             continue;
