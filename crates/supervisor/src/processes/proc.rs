@@ -68,8 +68,21 @@ fn parse_identity(text: &str) -> Option<Identity> {
 /// The text of a file of `/proc/PID`. A process may give itself a name that is not UTF-8; the rest
 /// is as readable as ever.
 fn text_of(pid: u32, file: &str) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    let bytes = contents_of(format!("/proc/{pid}/{file}")).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The contents of a file of `/proc`, which has no size before it is read: most come with one call,
+/// where `fs::read` makes eight.
+fn contents_of(path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
 }
 
 /// A name that a process chose, for a message: control characters, which would command the user's
@@ -106,7 +119,7 @@ pub fn memory(pid: u32) -> Option<Memory> {
         return Some(memory);
     }
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let mut texts = threads.filter_map(|thread| fs::read(thread.path().join("status")).ok());
+    let mut texts = threads.filter_map(|thread| contents_of(thread.path().join("status")).ok());
     texts.find_map(|text| parse_memory(&String::from_utf8_lossy(&text)))
 }
 
@@ -279,7 +292,7 @@ pub fn thread_numbered(pid: u32, number: u64) -> Option<u32> {
 /// Whether a process has executed a file with a privilege that it had not (AT_SECURE of
 /// getauxval(3)); `None` where that cannot be read.
 pub fn is_secure(pid: u32) -> Option<bool> {
-    let words = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let words = contents_of(format!("/proc/{pid}/auxv")).ok()?;
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
     let mut pairs = words.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
     pairs.find(|(kind, _)| *kind == libc::AT_SECURE).map(|(_, value)| value != 0)
