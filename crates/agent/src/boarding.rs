@@ -53,13 +53,16 @@ pub extern "C" fn before_exec([number, arguments @ ..]: &[u64; 7]) -> u64 {
 
 /// Whether an environment, or nothing, is where this says.
 fn may_be_read(environment: usize) -> bool {
-    let mut known = usize::MAX;
+    // The words are in one page, and the strings are in another, one after the other.
+    let mut known = [usize::MAX; 2];
     let mut is_mapped = |address: usize| {
         let page = address & !(PAGE_SIZE - 1);
-        if page != known && !instruments::is_mapped(page) {
-            return false;
+        if !known.contains(&page) {
+            if !instruments::is_mapped(page) {
+                return false;
+            }
+            known = [page, known[0]];
         }
-        known = page;
         true
     };
     let words = (environment..).step_by(size_of::<usize>());

@@ -48,7 +48,6 @@ pub fn arm() -> Result<(), Errno> {
 pub fn prepare() -> Result<(), Errno> {
     calls::choose_slow_calls();
     slot::prepare();
-    rewrite::register();
     of_sigsys().write(install_handler()?);
     let mut mask = 0u64;
     let unblock = SIGSYS_BIT;
@@ -144,7 +143,11 @@ extern "C" fn on_sigsys(signal: i32, info: &mut Info, context: &mut Context) {
         return;
     }
     registers[R11] = registers[RIP];
-    registers[RCX] = rewrite::lead(registers[RIP]);
+    registers[RCX] = match registers[RAX] as u32 {
+        // Its site is not worth a trampoline: nothing comes back.
+        raw::__NR_exit_group => registers[RIP],
+        _ => rewrite::lead(registers[RIP]),
+    };
     registers[RIP] = entry::begin();
 }
 

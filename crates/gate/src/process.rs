@@ -76,6 +76,9 @@ pub(crate) fn before_clone(frame: &mut Frame) -> Path {
         }
     }
     frame.scratch[PREPARED] = 1;
+    if flags & SHARING == raw::CLONE_VM as u64 {
+        rewrite::others_begin();
+    }
     if flags & raw::CLONE_CHILD_CLEARTID as u64 != 0 && flags & raw::CLONE_VM as u64 != 0 {
         hooks::kernel_writes(child_word, size_of::<u32>() as u64);
     }

@@ -23,7 +23,7 @@ pub(crate) use lock::{free_after_fork, hold_over_fork, release_after_fork};
 pub(crate) use mapped::{calls_begin, calls_end};
 pub(crate) use moved::begins_instruction;
 pub use sites::State;
-pub(crate) use text::register;
+pub(crate) use text::others_begin;
 
 use crate::confined::is_confined;
 use crate::{figures, slot};
@@ -96,7 +96,7 @@ pub(crate) unsafe fn rewrite_ready() -> usize {
         site.state() == State::Ready
     };
     let left = sites::all().filter(is_left).count();
-    text::register();
+    text::others_begin();
     text::serialise_other_processors();
     left
 }

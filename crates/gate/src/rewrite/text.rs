@@ -46,23 +46,30 @@ impl Drop for Memory {
     }
 }
 
+/// 1 once the process may have a second thread that executes the program's text.
+static SEVERAL: AtomicU32 = AtomicU32::new(0);
 /// 1 where the kernel serialises the processors of this process on demand.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
-/// Asks for [`serialise_other_processors`]. To be called while there is one thread, when it costs
-/// nothing.
-pub(crate) fn register() {
-    // SAFETY: changes the kernel's bookkeeping only.
-    if unsafe { call(raw::__NR_membarrier, [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0]) }.is_ok() {
-        REGISTERED.store(1, Relaxed);
-    }
+/// From now on there are other threads, or soon will be.
+pub(crate) fn others_begin() {
+    SEVERAL.store(1, Relaxed);
 }
 
 /// Makes every processor that runs a thread of this process fetch its instructions anew. Where the
-/// kernel cannot, the order of the two writes is all there is.
+/// kernel cannot, the order of the two writes is all there is. The only thread of a process needs
+/// it not: the return from a signal's handler serialises, and so it spares itself the first call,
+/// for which the kernel waits some milliseconds for all processors.
 pub(super) fn serialise_other_processors() {
+    if SEVERAL.load(Relaxed) == 0 {
+        return;
+    }
+    // SAFETY: no arguments that lead anywhere.
+    let ask = |what| unsafe { call(raw::__NR_membarrier, [what, 0, 0, 0, 0, 0]) };
+    if REGISTERED.load(Relaxed) == 0 && ask(REGISTER_SYNC_CORE).is_ok() {
+        REGISTERED.store(1, Relaxed);
+    }
     if REGISTERED.load(Relaxed) != 0 {
-        // SAFETY: no arguments that lead anywhere.
-        let _ = unsafe { call(raw::__NR_membarrier, [SYNC_CORE, 0, 0, 0, 0, 0]) };
+        let _ = ask(SYNC_CORE);
     }
 }
