@@ -188,6 +188,23 @@ fn rust_becomes_each_kind() {
     }
 }
 
+/// A program of glibc's starts each kind without calling an exec function itself.
+#[test]
+fn each_kind_is_spawned() {
+    everything_is_here!();
+    let spawner = c_program("spawner", "", &[]);
+    let mut programs: Vec<_> = kinds("chain").collect();
+    programs.push(go_program("chain", "", "0"));
+    for program in programs {
+        for way in WAYS {
+            let words = [spawner.to_str().expect("text"), program.to_str().expect("text"), "24"];
+            let outcome = run(way, &words, LIMIT);
+            let expected = "ok chain\n".repeat(5) + "ok spawner\n";
+            assert_eq!(outcome.text(), expected, "{program:?} {way}: {}", outcome.describe());
+        }
+    }
+}
+
 /// Interpreters of scripts are programs too.
 #[test]
 fn a_script_whose_interpreter_is_static() {

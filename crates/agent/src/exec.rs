@@ -13,6 +13,8 @@ use crate::start::engine;
 use crate::variadic::variadic;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
+#[cfg(target_arch = "x86_64")]
+use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
@@ -55,6 +57,15 @@ fn watched(exec: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// Whether the C library's function comes to [`by_number`] at its end, which does all that is to be
+/// done.
+fn is_seen_at_end() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::exec_entry::stands();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// The exec of a file that may not be able to preload the agent: the supervisor is asked to put it
 /// there, unless the gate sees the call and asks itself.
 fn followed(file: File<'_>, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
@@ -70,10 +81,16 @@ fn followed(file: File<'_>, environment: Strings, exec: impl FnOnce() -> c_int) 
 }
 
 fn of_path(path: &*const c_char, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    if is_seen_at_end() {
+        return exec();
+    }
     followed(File::path(*path), environment, exec)
 }
 
 fn of_searched(name: &*const c_char, environment: Strings, exec: impl FnOnce() -> c_int) -> c_int {
+    if is_seen_at_end() {
+        return exec();
+    }
     // SAFETY: the name is a string, and the environment the C library's.
     let search = unsafe { find(libc::environ, b"PATH") };
     // SAFETY: as above.
@@ -131,6 +148,24 @@ with_environment! { try, unwatched, spawn_failed:
 with_environment! { lazily, unwatched, spawn_failed:
     pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
     pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings)
+}
+
+/// execve(2), by the system call itself.
+///
+/// # Safety
+/// As execve.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn by_number(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    let mut call = |environment: Strings| {
+        let words = [path as usize, arguments as usize, environment as usize, 0, 0, 0];
+        // SAFETY: by the caller's contract.
+        followed(File::path(path), environment, || match unsafe { sys::syscall(raw::__NR_execve, words) } {
+            Ok(_) => 0,
+            Err(errno) => libc::failed(errno.raw_os_error()),
+        })
+    };
+    // SAFETY: by the caller's contract.
+    unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| libc::failed(NoMemory::ERRNO))
 }
 
 /// execveat(2), by the system call itself, because older C libraries have no function of this name.

@@ -22,6 +22,8 @@ mod bytes;
 mod environment;
 mod exec;
 #[cfg(target_arch = "x86_64")]
+mod exec_entry;
+#[cfg(target_arch = "x86_64")]
 mod gate;
 #[cfg(target_arch = "x86_64")]
 mod holds;

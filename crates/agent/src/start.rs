@@ -52,6 +52,12 @@ extern "C" fn construct(_argc: i32, _argv: *const *const u8, envp: *const *const
     begin(engine);
     if engine.forks_are_gated() {
         stand_before_calls(engine);
+    } else {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the program has not begun.
+        unsafe {
+            crate::exec_entry::stand_before_execs();
+        }
     }
 }
 

@@ -1,0 +1,79 @@
+//! The C library's own execs, where no gate stands before its calls: posix_spawn(3), system(3) and
+//! popen(3) call its `execve` from within, where no function of ours is asked. So the first
+//! instructions of that function become a jump to ours.
+
+use crate::environment::Strings;
+use crate::exec;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use folioswap_pager::kernel::sys;
+use linux_raw_sys::general as raw;
+
+/// How glibc's `execve` begins: `mov $59, %eax; syscall; cmp $-4095, %rax; jae`. Whatever begins
+/// otherwise is left alone.
+const BEGINNING: [u8; 14] =
+    [0xb8, raw::__NR_execve as u8, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73];
+/// `endbr64`, which may stand before, and stays.
+const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// `jmp *0(%rip)`: the address follows.
+const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+
+/// 1 once the C library's `execve` leads to [`execve`].
+static STANDS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether every exec by a function of the C library's `execve` comes to ours at its end.
+pub fn stands() -> bool {
+    STANDS.load(Relaxed) != 0
+}
+
+/// Leads the C library's `execve` to ours. Where it cannot be, static programs that posix_spawn,
+/// system and popen start stay unmanaged, and are named. Costs three system calls and a page.
+///
+/// # Safety
+/// The process has one thread.
+pub unsafe fn stand_before_execs() {
+    let Some(function) = crate::next!(try execve: fn(*const c_char, Strings, Strings) -> c_int) else {
+        return;
+    };
+    let start = function as *const u8;
+    // SAFETY: a function of the C library has as many bytes, and they may be read.
+    let begins_with = |at: usize, bytes: &[u8]| unsafe {
+        core::slice::from_raw_parts(start.wrapping_add(at), bytes.len()) == bytes
+    };
+    let at = if begins_with(0, &LANDING) { LANDING.len() } else { 0 };
+    if !begins_with(at, &BEGINNING) {
+        return;
+    }
+    let mut jump = [0; BEGINNING.len()];
+    jump[..JUMP.len()].copy_from_slice(&JUMP);
+    let ours = execve as unsafe extern "C" fn(_, _, _) -> _ as usize;
+    jump[JUMP.len()..].copy_from_slice(&ours.to_ne_bytes());
+    if write_text(start.wrapping_add(at).cast(), &jump) {
+        STANDS.store(1, Relaxed);
+    }
+}
+
+/// Writes text of the process by `/proc`, so that no page is ever writable and executable. Returns
+/// whether all of it is written: the kernel writes nothing, or what lies in one page.
+fn write_text(at: *const c_void, bytes: &[u8]) -> bool {
+    let path = c"/proc/thread-self/mem".as_ptr() as usize;
+    let flags = (raw::O_WRONLY | raw::O_CLOEXEC) as usize;
+    // SAFETY: the kernel reads the path.
+    let opened = unsafe { sys::syscall(raw::__NR_openat, [raw::AT_FDCWD as usize, path, flags, 0, 0, 0]) };
+    let Ok(file) = opened else { return false };
+    let words = [file, bytes.as_ptr() as usize, bytes.len(), at as usize, 0, 0];
+    // SAFETY: the caller chooses instructions that nobody executes at the moment.
+    let written = unsafe { sys::syscall(raw::__NR_pwrite64, words) };
+    // SAFETY: the descriptor was opened here.
+    let _ = unsafe { sys::syscall(raw::__NR_close, [file, 0, 0, 0, 0, 0]) };
+    written == Ok(bytes.len())
+}
+
+/// What the C library's `execve` is from now on.
+///
+/// # Safety
+/// As execve.
+unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: by contract.
+    unsafe { exec::by_number(path, arguments, environment) }
+}
