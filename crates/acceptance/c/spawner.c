@@ -5,18 +5,16 @@
 #include "check.h"
 #include <spawn.h>
 
-static void spawned_ok(int error, pid_t child) {
-    CHECK(error == 0);
-    wait_ok(child);
-}
-
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     char *words[] = {argv[1], argv[2], 0}, *none[] = {0}, line[1024], answer[64];
-    pid_t child;
-    spawned_ok(posix_spawn(&child, argv[1], 0, 0, words, environ), child);
-    spawned_ok(posix_spawn(&child, argv[1], 0, 0, words, none), child);
-    spawned_ok(posix_spawnp(&child, argv[1], 0, 0, words, environ), child);
+    pid_t child = 0;
+    CHECK(posix_spawn(&child, argv[1], 0, 0, words, environ) == 0);
+    wait_ok(child);
+    CHECK(posix_spawn(&child, argv[1], 0, 0, words, none) == 0);
+    wait_ok(child);
+    CHECK(posix_spawnp(&child, argv[1], 0, 0, words, environ) == 0);
+    wait_ok(child);
     CHECK(posix_spawn(&child, "/nowhere/nothing", 0, 0, words, environ) == ENOENT);
     CHECK(posix_spawn(&child, "/etc", 0, 0, words, environ) == EACCES);
     // `exec` keeps the shell, which calls an exec function, from being the parent.
