@@ -152,6 +152,7 @@ install() { # installs the programs that the tests run
     done
     [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
+    /usr/bin/python3 -c 'import test.test_os' 2>/dev/null || wanted+=("lib$(readlink -f /usr/bin/python3 | xargs basename)-testsuite")
     # What the seccomp profiles of contrib are compared with is that of this Debian.
     if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && [ ! -e /usr/share/containers/seccomp.json ]; then
         wanted+=(golang-github-containers-common)
@@ -403,7 +404,7 @@ acceptance() {
         case $name in
             # bench changes the settings of huge pages, on which orders relies: both are in one lane.
             bench | device_faults | exec | exec_forms | mappings | orders | readahead | rotation | trace | tree) second+=("--test=$name") ;;
-            advice | injection | input_output | nbd | recompression | swap_devices | swapoff | tmpfs_devices | tmpfs_programs | verified) third+=("--test=$name") ;;
+            advice | injection | input_output | nbd | recompression | suites | swap_devices | swapoff | tmpfs_devices | tmpfs_programs | verified) third+=("--test=$name") ;;
             *) first+=("--test=$name") ;;
         esac
     done < <(test_targets crates/acceptance/tests)

@@ -221,3 +221,23 @@ pub fn go_program(name: &str, suffix: &str, cgo: &str) -> PathBuf {
     assert!(output.status.success(), "go {name}.go: {}", String::from_utf8_lossy(&output.stderr));
     program
 }
+
+/// Compiles the tests of a package of Go's standard library, as a static program, which others
+/// may execute. Returns it with the directory that it runs in.
+///
+/// # Panics
+/// When Go is missing or reports an error.
+pub fn go_tests(package: &str) -> (PathBuf, PathBuf) {
+    let place = output_directory().join("acceptance-go");
+    std::fs::create_dir_all(&place).expect("output directory");
+    let program = place.join(format!("{}.test", package.replace('/', "-")));
+    let output = Command::new("go").args(["env", "GOROOT"]).output().expect("go can be run");
+    let root = String::from_utf8(output.stdout).expect("text");
+    let directory = Path::new(root.trim()).join("src").join(package);
+    let mut go = Command::new("go");
+    go.args(["test", "-c", "-o"]).arg(&program).arg(package).current_dir(&directory);
+    let output = go.env("CGO_ENABLED", "0").env("GOCACHE", place.join("cache")).output();
+    let output = output.expect("go can be run");
+    assert!(output.status.success(), "go test {package}: {}", String::from_utf8_lossy(&output.stderr));
+    (program, directory)
+}
