@@ -169,6 +169,23 @@ static uint64_t status_of(pid_t pid, const char *field) {
     return value;
 }
 
+// Both threads of the pager make no calls but those that its filter allows.
+static void check_filters(pid_t pager) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", pager);
+    DIR *tasks = opendir(path);
+    CHECK(tasks);
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        if (entry->d_name[0] == '.') continue;
+        pid_t thread = atoi(entry->d_name);
+        CHECK(status_of(thread, "Seccomp:") == SECCOMP_MODE_FILTER && status_of(thread, "NoNewPrivs:") == 1);
+        count++;
+    }
+    closedir(tasks);
+    CHECK(count == 2);
+}
+
 // The pager of root's program has no capability, before and after the program gives up its own.
 static void rights(size_t bytes) {
     char *memory = filled(bytes);
@@ -177,6 +194,7 @@ static void rights(size_t bytes) {
     for (int round = 0; round < 2; round++) {
         CHECK(status_of(pager, "CapEff:") == 0 && status_of(pager, "CapPrm:") == 0);
         CHECK(status_of(pager, "CapInh:") == 0 && status_of(pager, "NoNewPrivs:") == 1);
+        check_filters(pager);
         if (round == 0) CHECK(setgroups(0, 0) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
     }
     check_all(memory, bytes, 1);

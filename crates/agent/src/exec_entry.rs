@@ -6,13 +6,16 @@ use crate::environment::Strings;
 use crate::exec;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use folioswap_group::units::PAGE_SIZE;
 use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
-/// How glibc's `execve` begins: `mov $59, %eax; syscall; cmp $-4095, %rax; jae`. Whatever begins
-/// otherwise is left alone.
-const BEGINNING: [u8; 14] =
-    [0xb8, raw::__NR_execve as u8, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73];
+/// How glibc's `execve` begins: `mov $59, %eax`.
+const FIRST: [u8; 5] = [0xb8, raw::__NR_execve as u8, 0, 0, 0];
+/// What follows, and becomes a jump: `syscall; cmp $-4095, %rax; jae; ret`, and the beginning of
+/// what sets errno. Whatever is otherwise is left alone. The first instruction stays what it is in
+/// the file, since a probe of the kernel's may stand there.
+const REST: [u8; 14] = [0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0x48, 0x8b, 0x0d];
 /// `endbr64`, which may stand before, and stays.
 const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// `jmp *0(%rip)`: the address follows.
@@ -37,14 +40,17 @@ pub unsafe fn stand_before_execs() {
     };
     let start = function as *const u8;
     // SAFETY: a function of the C library has as many bytes, and they may be read.
-    let begins_with = |at: usize, bytes: &[u8]| unsafe {
+    let has = |at: usize, bytes: &[u8]| unsafe {
         core::slice::from_raw_parts(start.wrapping_add(at), bytes.len()) == bytes
     };
-    let at = if begins_with(0, &LANDING) { LANDING.len() } else { 0 };
-    if !begins_with(at, &BEGINNING) {
+    let first = if has(0, &LANDING) { LANDING.len() } else { 0 };
+    let at = first + FIRST.len();
+    // The kernel might write a part of what lies in two pages.
+    let is_in_one_page = (start as usize + at) % PAGE_SIZE + REST.len() <= PAGE_SIZE;
+    if !is_in_one_page || !has(first, &FIRST) || !has(at, &REST) {
         return;
     }
-    let mut jump = [0; BEGINNING.len()];
+    let mut jump = [0; REST.len()];
     jump[..JUMP.len()].copy_from_slice(&JUMP);
     let ours = execve as unsafe extern "C" fn(_, _, _) -> _ as usize;
     jump[JUMP.len()..].copy_from_slice(&ours.to_ne_bytes());
@@ -54,7 +60,7 @@ pub unsafe fn stand_before_execs() {
 }
 
 /// Writes text of the process by `/proc`, so that no page is ever writable and executable. Returns
-/// whether all of it is written: the kernel writes nothing, or what lies in one page.
+/// whether it is written: of one page, all of it or nothing.
 fn write_text(at: *const c_void, bytes: &[u8]) -> bool {
     let path = c"/proc/thread-self/mem".as_ptr() as usize;
     let flags = (raw::O_WRONLY | raw::O_CLOEXEC) as usize;

@@ -97,6 +97,7 @@ pub(crate) unsafe fn rewrite_ready() -> usize {
     };
     let left = sites::all().filter(is_left).count();
     text::others_begin();
+    text::prepare_to_serialise();
     text::serialise_other_processors();
     left
 }
@@ -145,6 +146,7 @@ pub(crate) fn lead(behind: u64) -> u64 {
         return behind;
     }
     if site.count().is_some_and(|count| count >= traps) && !is_confined() {
+        text::prepare_to_serialise();
         rewrite(site);
     }
     site.goes_on()

@@ -56,20 +56,25 @@ pub(crate) fn others_begin() {
     SEVERAL.store(1, Relaxed);
 }
 
-/// Makes every processor that runs a thread of this process fetch its instructions anew. Where the
-/// kernel cannot, the order of the two writes is all there is. The only thread of a process needs
-/// it not: the return from a signal's handler serialises, and so it spares itself the first call,
-/// for which the kernel waits some milliseconds for all processors.
-pub(super) fn serialise_other_processors() {
-    if SEVERAL.load(Relaxed) == 0 {
-        return;
-    }
-    // SAFETY: no arguments that lead anywhere.
-    let ask = |what| unsafe { call(raw::__NR_membarrier, [what, 0, 0, 0, 0, 0]) };
-    if REGISTERED.load(Relaxed) == 0 && ask(REGISTER_SYNC_CORE).is_ok() {
+/// Asks for [`serialise_other_processors`], once there are several threads. The first call waits
+/// for all processors, which takes the kernel some milliseconds where the pager has the memory too:
+/// it belongs where no lock is held, and no other thread waits. The only thread of a process spares
+/// itself that, since the return from a signal's handler serialises.
+pub(super) fn prepare_to_serialise() {
+    if SEVERAL.load(Relaxed) != 0 && REGISTERED.load(Relaxed) == 0 && membarrier(REGISTER_SYNC_CORE) {
         REGISTERED.store(1, Relaxed);
     }
+}
+
+/// Makes every processor that runs a thread of this process fetch its instructions anew. Where the
+/// kernel cannot, the order of the two writes is all there is.
+pub(super) fn serialise_other_processors() {
     if REGISTERED.load(Relaxed) != 0 {
-        let _ = ask(SYNC_CORE);
+        membarrier(SYNC_CORE);
     }
+}
+
+fn membarrier(command: u64) -> bool {
+    // SAFETY: no arguments that lead anywhere.
+    unsafe { call(raw::__NR_membarrier, [command, 0, 0, 0, 0, 0]) }.is_ok()
 }

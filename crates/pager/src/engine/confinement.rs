@@ -145,6 +145,10 @@ impl Engine {
     /// refuses here stays: the pager would do its work as well. The second thread that calls this
     /// brings the filter for both, since the kernel takes some 100 microseconds to compile it.
     pub(crate) fn confine(&self) {
+        if self.confinement.how() == Confining::InProc {
+            // There may be too few descriptors for one of the threads: the other keeps its files.
+            return self.confine_alone();
+        }
         let Some(opening) = self.give_up_rights() else { return };
         let own = match opening {
             Opening::ForReading => ONE_THREAD,
@@ -160,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::confine`], in a process that has no other thread.
+    /// As [`Engine::confine`], for the calling thread alone.
     pub(crate) fn confine_alone(&self) {
         if let Some(opening) = self.give_up_rights() {
             let _ = filter::install(opening, Threads::Own);
