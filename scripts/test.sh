@@ -152,7 +152,10 @@ install() { # installs the programs that the tests run
     done
     [ -e /usr/lib/x86_64-linux-gnu/libc.a ] || wanted+=(libc6-dev)
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy)
-    /usr/bin/python3 -c 'import test.test_os' 2>/dev/null || wanted+=("lib$(readlink -f /usr/bin/python3 | xargs basename)-testsuite")
+    # CPython's own tests have the version of this Debian's python3 in the name of their package.
+    if command -v /usr/bin/python3 >/dev/null && ! /usr/bin/python3 -c 'import test.test_os' 2>/dev/null; then
+        wanted+=("$(/usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])')")
+    fi
     # What the seccomp profiles of contrib are compared with is that of this Debian.
     if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && [ ! -e /usr/share/containers/seccomp.json ]; then
         wanted+=(golang-github-containers-common)

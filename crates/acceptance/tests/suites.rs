@@ -115,29 +115,6 @@ fn python(modules: &[&str], pressure: Pressure, least: usize) {
 }
 
 /// (`epoll` wants an answer within 10 ms.)
-#[test]
-fn cpython_while_everything_leaves() {
-    python(&["fileio", "mmap", "fcntl"], Pressure::EverythingLeaves, 120);
-    if job::amount(0, 1) == 1 {
-        python(&["pty", "select", "memoryio"], Pressure::EverythingLeaves, 150);
-    }
-}
-
-#[test]
-fn cpython_within_a_limit() {
-    python(&["posix", "os"], Pressure::Within(20), 330);
-}
-
-#[test]
-fn more_of_cpython() {
-    if job::amount(0, 1) == 0 {
-        skip!("CPython's modules of the long form (FOLIOSWAP_LONG=1)");
-    }
-    for (module, least) in MORE_MODULES {
-        python(&[module], Pressure::Within(24), least);
-    }
-}
-
 /// The results of Go's tests and of their parts.
 fn results_of_go(outcome: &Outcome) -> BTreeSet<String> {
     let result = |line: &str| {
@@ -174,18 +151,18 @@ const TRACED: [&str; 1] = ["SignalTrace"];
 const COMPILES: [&str; 1] = ["ExecutableDeleted"];
 
 #[test]
-fn go_while_everything_leaves() {
-    go("internal/poll", &[], Pressure::EverythingLeaves, 8);
-    go("syscall", &NAMESPACES, Pressure::EverythingLeaves, 25);
+fn each_test_ends_as_it_does_natively() {
+    python(&["fileio", "mmap", "fcntl"], Pressure::EverythingLeaves, 120);
     if job::amount(0, 1) == 1 {
+        python(&["pty", "select", "memoryio"], Pressure::EverythingLeaves, 150);
+        python(&["posix", "os"], Pressure::Within(20), 330);
+        for (module, least) in MORE_MODULES {
+            python(&[module], Pressure::Within(24), least);
+        }
+        go("internal/poll", &[], Pressure::EverythingLeaves, 8);
+        go("syscall", &NAMESPACES, Pressure::EverythingLeaves, 25);
         go("os/signal", &TRACED, Pressure::EverythingLeaves, 15);
-    }
-}
-
-#[test]
-fn go_within_a_limit() {
-    go("os", &COMPILES, Pressure::Within(10), 150);
-    if job::amount(0, 1) == 1 {
+        go("os", &COMPILES, Pressure::Within(10), 150);
         go("os/exec", &[], Pressure::Within(12), 25);
     }
 }
