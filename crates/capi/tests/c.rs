@@ -200,6 +200,14 @@ fn calls_of_an_ordinary_user_are_served() {
     assert_eq!(run(&mut program()), "served\n");
 }
 
+/// Where a thread is cancelled in a call, its caller is found from each instruction of the gate.
+#[test]
+fn a_call_can_be_unwound_at_each_instruction() {
+    let root = Scratch(std::env::temp_dir().join(format!("folioswap-capi-steps-{}", std::process::id())));
+    let Some(program) = by_ordinary_user(&root, "stepping") else { return };
+    assert_eq!(run(&mut program()), "stepped\n");
+}
+
 /// The C library's calls are changed whatever the other threads do at that moment.
 #[test]
 fn the_first_swap_may_be_made_at_any_moment() {

@@ -161,6 +161,16 @@ global_asm!(
     mov rsp, [rbx + {CALL_STACK}]
     syscall
 .endm
+# An unwinder finds all that it wants in the frame: the stack pointer, the address behind the site,
+# and the program's rbx. Rules name a register that has it: 0x73 is rbx, 0x7b is r11.
+.macro GATE_CFI_RBX at
+    .cfi_escape 0x10, 3, 2, \at, {RBX}
+.endm
+.macro GATE_CFI_FRAME at
+    .cfi_escape 0x0f, 3, \at, {STACK}, 0x06
+    .cfi_escape 0x10, 16, 2, \at, {SITE}
+    GATE_CFI_RBX \at
+.endm
 # The thread goes on in the program. What is read of the frame is read before the slot is free.
 .macro GATE_BACK free
     GATE_SSE_LOAD
@@ -171,9 +181,10 @@ global_asm!(
     push qword ptr [rbx + {FLAGS}]
     popfq
     mov r11, rbx
+    .cfi_remember_state
+    GATE_CFI_FRAME 0x7b
     mov rbx, [r11 + {RBX}]
     mov rsp, [r11 + {STACK}]
-    .cfi_remember_state
     .cfi_def_cfa rsp, 0
     .cfi_register rip, rcx
     .cfi_same_value rbx
@@ -182,13 +193,6 @@ global_asm!(
     .endif
     jmp rcx
     .cfi_restore_state
-.endm
-# Where rbx has the frame, an unwinder finds all that it wants there: the stack pointer, the
-# address behind the site, and the program's rbx.
-.macro GATE_CFI_FRAME
-    .cfi_escape 0x0f, 3, 0x73, {STACK}, 0x06
-    .cfi_escape 0x10, 16, 2, 0x73, {SITE}
-    .cfi_escape 0x10, 3, 2, 0x73, {RBX}
 .endm
 
     .pushsection .text.folioswap_gate, "ax", @progbits
@@ -277,10 +281,11 @@ folioswap_gate_claim:
     mov [r11 + {CALL_STACK}], rcx
 23: mov [r11 + {STACK}], rcx
     mov [r11 + {RBX}], rbx
+    GATE_CFI_RBX 0x7b
+    mov rbx, [rcx - 144]
+    mov [r11 + {SITE}], rbx
     mov rbx, r11
-    mov r11, [rcx - 144]
-    mov [rbx + {SITE}], r11
-    GATE_CFI_FRAME
+    GATE_CFI_FRAME 0x73
     mov r11, [rcx - 136]
     mov [rbx + {GOES_ON}], r11
     mov r11, [rcx - 152]

@@ -13,6 +13,8 @@ global_asm!(
     ".hidden folioswap_gate_touch_write, folioswap_gate_touch_read, folioswap_gate_touch_failed",
     ".globl folioswap_gate_touch_write, folioswap_gate_touch_read, folioswap_gate_touch_failed",
     // The write changes no bit, and is atomic beside the program's own.
+    // A thread may be cancelled here, inside a program.
+    ".cfi_startproc",
     "folioswap_gate_touch_write:",
     "lock or byte ptr [rdi], 0",
     "mov eax, 1",
@@ -24,6 +26,7 @@ global_asm!(
     "folioswap_gate_touch_failed:",
     "xor eax, eax",
     "ret",
+    ".cfi_endproc",
     ".popsection",
 );
 
