@@ -195,7 +195,8 @@ fn has_ended(of: u64, number: u64) -> bool {
 }
 
 /// Notes that a frame has a hold.
-pub(crate) fn lent(index: SlotIndex, frame: &Frame) {
+pub(crate) fn lent(index: SlotIndex, frame: &mut Frame) {
+    frame.overwrite_unused();
     let times = TIMES.fetch_add(1, Relaxed);
     let word = (&raw const *frame as u64 | times << ADDRESS_BITS) & !ENDS;
     frame.lent.store(word, Relaxed);

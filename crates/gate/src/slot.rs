@@ -91,6 +91,23 @@ pub(crate) struct Frame {
     pub lent: AtomicU64,
 }
 
+impl Frame {
+    /// Overwrites the words that a call inside a program does not use: one of them may be where an
+    /// earlier frame, whose call was left, has the word that says it is there.
+    pub(crate) fn overwrite_unused(&mut self) {
+        self.is_exec = AtomicU32::new(0);
+        self.pad = 0;
+        self.scratch = [0; 12];
+        self.mask_of_call = 0;
+        self.interrupted_at = [const { AtomicU64::new(0) }; 2];
+        self.interrupted_claim = AtomicU32::new(0);
+        self.interrupted_area = AtomicU64::new(0);
+        self.interruptions = AtomicU64::new(0);
+        self.context = [0; 18];
+        self.exec_thread = 0;
+    }
+}
+
 /// Places that the entry uses.
 pub(crate) mod place {
     use super::Frame;
