@@ -39,21 +39,56 @@ pub(crate) fn thread_id() -> u32 {
     unsafe { call(raw::__NR_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Sends a signal to the calling thread.
-pub(crate) fn raise(signal: u32) {
+/// Sends a signal to a thread of this process.
+pub(crate) fn send(signal: u32, thread: u32) -> Result<(), Errno> {
     // SAFETY: takes numbers only.
     unsafe {
-        let process = call(raw::__NR_getpid, [0; 6]).unwrap_or(0);
-        let _ = call(raw::__NR_tgkill, [process, thread_id() as u64, signal as u64, 0, 0, 0]);
+        let process = call(raw::__NR_getpid, [0; 6])?;
+        call(raw::__NR_tgkill, [process, thread as u64, signal as u64, 0, 0, 0])?;
     }
+    Ok(())
+}
+
+/// Sends a signal to the calling thread.
+pub(crate) fn raise(signal: u32) {
+    let _ = send(signal, thread_id());
+}
+
+pub(crate) fn sleep_ns(ns: u64) {
+    let time = [0, ns];
+    // SAFETY: reads two words.
+    let _ = unsafe { call(raw::__NR_nanosleep, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
 }
 
 /// Sleeps for some 100 microseconds, where no filter of the program's may forbid it.
 pub(crate) fn sleep_a_little() {
-    let time = [0u64, 50_000];
     if !is_confined() {
-        // SAFETY: reads two words.
-        let _ = unsafe { call(raw::__NR_nanosleep, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
+        sleep_ns(50_000);
+    }
+}
+
+/// A descriptor, closed at the end.
+pub(crate) struct File(u64);
+
+impl File {
+    /// `flags` are those of openat(2); the descriptor is closed by an exec whatever they are.
+    pub(crate) fn open(path: &core::ffi::CStr, flags: u32) -> Result<File, Errno> {
+        let here = raw::AT_FDCWD as i64 as u64;
+        let flags = (flags | raw::O_CLOEXEC) as u64;
+        // SAFETY: reads a string.
+        let opened = unsafe { call(raw::__NR_openat, [here, path.as_ptr() as u64, flags, 0, 0, 0]) };
+        opened.map(File)
+    }
+
+    pub(crate) fn descriptor(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: closes the descriptor that `open` made.
+        let _ = unsafe { call(raw::__NR_close, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
 
@@ -125,16 +160,12 @@ pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
         unsafe { copy(from, to) };
         return Readable::Yes;
     }
-    match read_remote(from, to) {
-        Ok(read) if read == to.len() as u64 => Readable::Yes,
-        Ok(_) | Err(Errno(14)) => Readable::No,
-        // A filter forbids the call: a pointer that leads nowhere then is a fault of the program.
-        Err(_) => {
-            // SAFETY: as good as the program's pointer.
-            unsafe { copy(from, to) };
-            Readable::Yes
-        }
-    }
+    // A filter forbids the call: a pointer that leads nowhere then is a fault of the program.
+    peek_bytes(from, to).unwrap_or_else(|_| {
+        // SAFETY: as good as the program's pointer.
+        unsafe { copy(from, to) };
+        Readable::Yes
+    })
 }
 
 /// The same for an address that nobody has promised to be one.
@@ -142,9 +173,13 @@ pub(crate) fn read_bytes(from: u64, to: &mut [u8], here: u64) -> Readable {
 /// # Errors
 /// The kernel does not say: a filter forbids the call.
 pub(crate) fn peek_words(from: u64, to: &mut [u64]) -> Result<Readable, Errno> {
+    peek_bytes(from, bytes_of(to))
+}
+
+fn peek_bytes(from: u64, to: &mut [u8]) -> Result<Readable, Errno> {
     const FAULT: Errno = Errno(linux_raw_sys::errno::EFAULT as u16);
-    match read_remote(from, bytes_of(to)) {
-        Ok(read) if read == size_of_val(to) as u64 => Ok(Readable::Yes),
+    match read_remote(from, to) {
+        Ok(read) if read == to.len() as u64 => Ok(Readable::Yes),
         Ok(_) | Err(FAULT) => Ok(Readable::No),
         Err(errno) => Err(errno),
     }

@@ -19,6 +19,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{Access, Extent, Operand, Size, operands};
 use crate::touch::{self, Touched};
 use core::cell::Cell;
+use core::ops::Range;
 use linux_raw_sys::general as raw;
 
 /// The longest string of a call: PATH_MAX.
@@ -297,28 +298,28 @@ impl Call {
 
     /// Brings back those of the pages that are managed and away.
     fn touch(&self, pages: Pages, access: Access) {
-        let mut page = pages.first();
-        while page < pages.end() {
-            let Run { managed, end } = (self.managed)(page);
-            let end = end.clamp(page + 1, pages.end());
-            if managed != Managed::No {
-                (page..end).for_each(|page| touch_page(page, managed, access));
-            }
-            page = end;
+        for (pages, managed) in self.managed_runs(pages) {
+            pages.for_each(|page| touch_page(page, managed, access));
         }
+    }
+
+    /// The managed ones of the pages, in runs that are managed alike.
+    fn managed_runs(&self, pages: Pages) -> impl Iterator<Item = (Range<u64>, Managed)> {
+        let mut page = pages.first();
+        let runs = core::iter::from_fn(move || {
+            let start = page;
+            (start < pages.end()).then(|| {
+                let Run { managed, end } = (self.managed)(start);
+                page = end.clamp(start + 1, pages.end());
+                (start..page, managed)
+            })
+        });
+        runs.filter(|(_, managed)| *managed != Managed::No)
     }
 
     /// Whether any of the pages is managed.
     fn are_managed(&self, pages: Pages) -> bool {
-        let mut page = pages.first();
-        while page < pages.end() {
-            let Run { managed, end } = (self.managed)(page);
-            if managed != Managed::No {
-                return true;
-            }
-            page = end.max(page + 1);
-        }
-        false
+        self.managed_runs(pages).next().is_some()
     }
 
     fn is_managed(&self, page: u64) -> bool {

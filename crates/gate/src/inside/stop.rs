@@ -9,7 +9,7 @@ use super::threads::{blocks_signal, for_each_thread, takes_signals};
 use crate::context::{Context, RIP, RSP};
 use crate::entry;
 use crate::hazard::PAGE;
-use crate::kernel::{Errno, Readable, call, peek_words, set_mask, thread_id};
+use crate::kernel::{Errno, Readable, call, peek_words, send, set_mask, sleep_ns, thread_id};
 use crate::rewrite::{Stands, stands};
 use crate::signals::{Action, SA_RESTORER, kernels_action};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -191,11 +191,7 @@ fn ask(id: u32) -> Result<u32, Moves> {
     let place = THREADS.iter().find(|thread| thread.id.load(Relaxed) == 0).ok_or(Moves)?;
     place.context.store(0, Relaxed);
     place.id.store(id, Release);
-    // SAFETY: takes numbers only.
-    let sent = unsafe {
-        call(raw::__NR_getpid, [0; 6])
-            .and_then(|process| call(raw::__NR_tgkill, [process, id as u64, SIGNAL as u64, 0, 0, 0]))
-    };
+    let sent = send(SIGNAL, id);
     if sent.is_ok() {
         return Ok(1);
     }
@@ -410,10 +406,4 @@ fn futex_wait(word: &AtomicU32, value: u32, ns: u64) {
     let arguments = [&raw const *word as u64, WAIT_PRIVATE, value as u64, time.as_ptr() as u64, 0, 0];
     // SAFETY: reads the word and a time.
     let _ = unsafe { call(raw::__NR_futex, arguments) };
-}
-
-fn sleep_ns(ns: u64) {
-    let time = [0, ns];
-    // SAFETY: reads a time.
-    let _ = unsafe { call(raw::__NR_nanosleep, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
 }

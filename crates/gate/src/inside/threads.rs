@@ -1,6 +1,6 @@
 //! The threads of the process, as the kernel shows them in `/proc`.
 
-use crate::kernel::{Errno, call};
+use crate::kernel::{Errno, File, call};
 use linux_raw_sys::{errno, general as raw};
 
 /// Calls `see` with the number of each thread of the process, until one is refused.
@@ -8,10 +8,11 @@ use linux_raw_sys::{errno, general as raw};
 /// # Errors
 /// What `see` said, or that the kernel does not say which there are.
 pub(super) fn for_each_thread<E: From<Errno>>(mut see: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
-    let listing = File::open(c"/proc/thread-self/..")?;
+    let listing = File::open(c"/proc/thread-self/..", raw::O_RDONLY)?;
     let mut entries = [0u64; 512];
     loop {
-        let arguments = [listing.0, entries.as_mut_ptr() as u64, size_of_val(&entries) as u64, 0, 0, 0];
+        let arguments =
+            [listing.descriptor(), entries.as_mut_ptr() as u64, size_of_val(&entries) as u64, 0, 0, 0];
         // SAFETY: the kernel writes at most the array's bytes.
         let bytes = unsafe { call(raw::__NR_getdents64, arguments) }? as usize;
         if bytes == 0 {
@@ -90,28 +91,8 @@ fn read_of_thread(id: u32, file: &[u8], to: &mut [u8]) -> Result<usize, Errno> {
     let bytes = BEFORE.iter().chain(&digits[first..]).chain(file);
     path.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
     let path = core::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno(errno::ENAMETOOLONG as u16))?;
-    let file = File::open(path)?;
+    let file = File::open(path, raw::O_RDONLY)?;
+    let arguments = [file.descriptor(), to.as_mut_ptr() as u64, to.len() as u64, 0, 0, 0];
     // SAFETY: the kernel writes at most the slice's bytes.
-    let read = unsafe { call(raw::__NR_read, [file.0, to.as_mut_ptr() as u64, to.len() as u64, 0, 0, 0]) };
-    Ok(read? as usize)
-}
-
-/// A descriptor, closed at the end.
-struct File(u64);
-
-impl File {
-    fn open(path: &core::ffi::CStr) -> Result<File, Errno> {
-        let here = raw::AT_FDCWD as i64 as u64;
-        let flags = (raw::O_RDONLY | raw::O_CLOEXEC) as u64;
-        // SAFETY: reads a string.
-        let opened = unsafe { call(raw::__NR_openat, [here, path.as_ptr() as u64, flags, 0, 0, 0]) };
-        opened.map(File)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: closes the descriptor that `open` made.
-        let _ = unsafe { call(raw::__NR_close, [self.0, 0, 0, 0, 0, 0]) };
-    }
+    Ok(unsafe { call(raw::__NR_read, arguments) }? as usize)
 }

@@ -1,7 +1,7 @@
 //! Reading and writing text through /proc/self/mem: no page is ever writable and executable, and
 //! no address that is gone faults.
 
-use crate::kernel::call;
+use crate::kernel::{File, call};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 
@@ -9,40 +9,28 @@ const REGISTER_SYNC_CORE: u64 = 1 << 6;
 const SYNC_CORE: u64 = 1 << 5;
 
 /// The process's own memory as a file, open for the time of one rewriting.
-pub(super) struct Memory(u64);
+pub(super) struct Memory(File);
 
 impl Memory {
     /// None where /proc is not mounted, no descriptor is free, or a filter forbids it.
     pub(super) fn open() -> Option<Memory> {
-        let path = c"/proc/thread-self/mem";
         // `self` has no memory once the first thread has ended.
-        let flags = raw::O_RDWR | raw::O_CLOEXEC;
-        let here = raw::AT_FDCWD as i64 as u64;
-        // SAFETY: reads a string.
-        let opened = unsafe { call(raw::__NR_openat, [here, path.as_ptr() as u64, flags as u64, 0, 0, 0]) };
-        opened.ok().map(Memory)
+        File::open(c"/proc/thread-self/mem", raw::O_RDWR).ok().map(Memory)
     }
 
     /// Reads what is mapped from `address` on, without a gap; returns the bytes.
     pub(super) fn read(&self, address: u64, to: &mut [u8]) -> usize {
-        let arguments = [self.0, to.as_mut_ptr() as u64, to.len() as u64, address, 0, 0];
+        let arguments = [self.0.descriptor(), to.as_mut_ptr() as u64, to.len() as u64, address, 0, 0];
         // SAFETY: the kernel writes at most the slice's bytes.
         unsafe { call(raw::__NR_pread64, arguments) }.unwrap_or(0) as usize
     }
 
     /// Writes bytes, whatever the protection. Returns whether all are written.
     pub(super) fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let arguments = [self.0, bytes.as_ptr() as u64, bytes.len() as u64, address, 0, 0];
+        let arguments = [self.0.descriptor(), bytes.as_ptr() as u64, bytes.len() as u64, address, 0, 0];
         // SAFETY: callers write a trampoline's own page, or a site whose bytes they have compared
         // while no mapping may change, and in an order that suits threads which execute them.
         unsafe { call(raw::__NR_pwrite64, arguments) }.is_ok_and(|written| written == bytes.len() as u64)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: closes the descriptor that `open` made.
-        let _ = unsafe { call(raw::__NR_close, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
 
