@@ -13,8 +13,6 @@ use crate::start::engine;
 use crate::variadic::variadic;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
-#[cfg(target_arch = "x86_64")]
-use folioswap_pager::kernel::sys;
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general as raw;
 
@@ -24,6 +22,7 @@ fn spawn_failed(errno: i32) -> c_int {
 }
 
 /// What an exec names as its file.
+#[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is no gate"))]
 pub enum File<'a> {
     /// A name, which is looked for in these directories where it has no slash.
@@ -156,12 +155,26 @@ with_environment! { lazily, unwatched, spawn_failed:
 /// As execve.
 #[cfg(target_arch = "x86_64")]
 pub unsafe fn by_number(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    let words = |environment: Strings| [path as usize, arguments as usize, environment as usize, 0, 0, 0];
+    // SAFETY: by the caller's contract.
+    unsafe { by_system_call(raw::__NR_execve, File::path(path), environment, words) }
+}
+
+/// An exec by this system call; `words` are its arguments with the environment that it is to have.
+///
+/// # Safety
+/// As execveat.
+unsafe fn by_system_call(
+    number: u32,
+    file: File<'_>,
+    environment: Strings,
+    words: impl Fn(Strings) -> [usize; 6],
+) -> c_int {
     let mut call = |environment: Strings| {
-        let words = [path as usize, arguments as usize, environment as usize, 0, 0, 0];
         // SAFETY: by the caller's contract.
-        followed(File::path(path), environment, || match unsafe { sys::syscall(raw::__NR_execve, words) } {
+        followed(file, environment, || match unsafe { program_call::make(number, words(environment)) } {
             Ok(_) => 0,
-            Err(errno) => libc::failed(errno.raw_os_error()),
+            Err(errno) => libc::failed(errno),
         })
     };
     // SAFETY: by the caller's contract.
@@ -180,18 +193,12 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    let mut call = |environment: Strings| {
-        let words =
-            [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
-        let file = File::At { directory: directory as usize, path, flags: flags as u32 };
-        // SAFETY: by the caller's contract.
-        followed(file, environment, || match unsafe { program_call::make(raw::__NR_execveat, words) } {
-            Ok(_) => 0,
-            Err(errno) => libc::failed(errno),
-        })
+    let file = File::At { directory: directory as usize, path, flags: flags as u32 };
+    let words = |environment: Strings| {
+        [directory as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0]
     };
     // SAFETY: by the caller's contract.
-    unsafe { extended(environment, &mut call) }.unwrap_or_else(|NoMemory| libc::failed(NoMemory::ERRNO))
+    unsafe { by_system_call(raw::__NR_execveat, file, environment, words) }
 }
 
 /// execv(3).

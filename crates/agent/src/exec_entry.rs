@@ -4,10 +4,10 @@
 
 use crate::environment::Strings;
 use crate::exec;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use folioswap_gate::rewrite::write_text;
 use folioswap_group::units::PAGE_SIZE;
-use folioswap_pager::kernel::sys;
 use linux_raw_sys::general as raw;
 
 /// How glibc's `execve` begins: `mov $59, %eax`.
@@ -54,25 +54,10 @@ pub unsafe fn stand_before_execs() {
     jump[..JUMP.len()].copy_from_slice(&JUMP);
     let ours = execve as unsafe extern "C" fn(_, _, _) -> _ as usize;
     jump[JUMP.len()..].copy_from_slice(&ours.to_ne_bytes());
-    if write_text(start.wrapping_add(at).cast(), &jump) {
+    // SAFETY: the process has one thread, which is here.
+    if unsafe { write_text(start as u64 + at as u64, &jump) } {
         STANDS.store(1, Relaxed);
     }
-}
-
-/// Writes text of the process by `/proc`, so that no page is ever writable and executable. Returns
-/// whether it is written: of one page, all of it or nothing.
-fn write_text(at: *const c_void, bytes: &[u8]) -> bool {
-    let path = c"/proc/thread-self/mem".as_ptr() as usize;
-    let flags = (raw::O_WRONLY | raw::O_CLOEXEC) as usize;
-    // SAFETY: the kernel reads the path.
-    let opened = unsafe { sys::syscall(raw::__NR_openat, [raw::AT_FDCWD as usize, path, flags, 0, 0, 0]) };
-    let Ok(file) = opened else { return false };
-    let words = [file, bytes.as_ptr() as usize, bytes.len(), at as usize, 0, 0];
-    // SAFETY: the caller chooses instructions that nobody executes at the moment.
-    let written = unsafe { sys::syscall(raw::__NR_pwrite64, words) };
-    // SAFETY: the descriptor was opened here.
-    let _ = unsafe { sys::syscall(raw::__NR_close, [file, 0, 0, 0, 0, 0]) };
-    written == Ok(bytes.len())
 }
 
 /// What the C library's `execve` is from now on.

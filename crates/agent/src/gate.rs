@@ -6,7 +6,7 @@
 
 use crate::injected::is_injected;
 use crate::start::engine;
-use crate::{boarding, instruments, kernel_words, libc, locking, mappings, remapping};
+use crate::{boarding, instruments, kernel_words, libc, locking, mappings, program_call, remapping};
 use core::ffi::c_void;
 use folioswap_gate::hazard::PAGE;
 use folioswap_gate::hooks::{Incident, Managed, Run};
@@ -142,7 +142,7 @@ unsafe fn map_as_library(number: u32, arguments: [usize; 6]) -> Result<usize, i3
             raw::__NR_mremap => remapping::remap([start, bytes, third, fourth, fifth]),
             raw::__NR_mlockall => locking::lock_all(start as u32).map(|()| 0),
             raw::__NR_brk => Ok(mappings::move_end_of_heap(start)),
-            _ => make(number, arguments),
+            _ => program_call::make_past_gate(number, arguments),
         }
     }
 }
@@ -159,19 +159,12 @@ unsafe fn map_behind_library(number: u32, arguments: [usize; 6]) -> Result<usize
             .populate(start, start.saturating_add(bytes), how)
             .map_or_else(|errno| Err(errno.raw_os_error()), |()| Ok(0)),
         // SAFETY: by the caller's contract.
-        _ => unsafe { make(number, arguments) },
+        _ => unsafe { program_call::make_past_gate(number, arguments) },
     };
     if let (raw::__NR_mremap, Ok(to), Some(engine)) = (number, result, engine()) {
         engine.mapping_has_moved(to, bytes, third);
     }
     result
-}
-
-/// # Safety
-/// That of the call.
-unsafe fn make(number: u32, arguments: [usize; 6]) -> Result<usize, i32> {
-    // SAFETY: by the caller's contract.
-    unsafe { sys::syscall(number, arguments) }.map_err(|errno| errno.raw_os_error())
 }
 
 extern "C" fn before_fork() {

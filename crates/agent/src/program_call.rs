@@ -21,6 +21,18 @@ pub(crate) unsafe fn make(number: u32, arguments: [usize; 6]) -> Result<usize, i
         }
     }
     // SAFETY: by contract.
+    unsafe { make_past_gate(number, arguments) }
+}
+
+/// The same, past the gate, for one that has come through it.
+///
+/// # Errors
+/// The kernel's, by its number.
+///
+/// # Safety
+/// That of the call.
+pub(crate) unsafe fn make_past_gate(number: u32, arguments: [usize; 6]) -> Result<usize, i32> {
+    // SAFETY: by contract.
     unsafe { sys::syscall(number, arguments) }.map_err(|errno| errno.raw_os_error())
 }
 

@@ -69,6 +69,15 @@ pub unsafe fn rewrite_listed(behind: u64) -> State {
     site.map_or(State::Never, Site::state)
 }
 
+/// Writes text of the process through `/proc`, so that no page is ever writable and executable.
+/// Returns whether it is written: of one page, all of it or nothing.
+///
+/// # Safety
+/// No thread executes these bytes at the moment, and they make a program that may go on.
+pub unsafe fn write_text(at: u64, bytes: &[u8]) -> bool {
+    Memory::open().is_some_and(|memory| memory.write(at, bytes))
+}
+
 /// The site that ends at `behind`, prepared. None: the table has no place for it.
 fn prepared(behind: u64) -> Option<&'static Site> {
     let site = sites::find_or_add(behind)?;
