@@ -7,25 +7,10 @@
 use crate::environment::{self, PRELOAD, Strings};
 use crate::{gate, start};
 use core::ffi::c_char;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use folioswap_group::letter::{Letter, NO_PRELOAD};
 use folioswap_pager::engine::Engine;
-
-/// What the supervisor leaves at the lowest address of the stack; the name of the group and the
-/// path of the agent follow.
-#[repr(C)]
-struct Letter {
-    /// Where the program begins, its stack pointer there, and what it finds in rdx.
-    entry: usize,
-    stack: *const usize,
-    third: usize,
-    /// [`NO_PRELOAD`] or 0.
-    flags: usize,
-    group_bytes: usize,
-    agent_bytes: usize,
-}
-
-/// The dynamic linker is musl's, which ends where it preloads the agent.
-const NO_PRELOAD: usize = 1;
 
 static IS_INJECTED: AtomicBool = AtomicBool::new(false);
 
@@ -46,9 +31,9 @@ pub unsafe extern "C" fn folioswap_injected() {
         "mov rbx, rsp",
         "mov rdi, rsp",
         "call {begin}",
-        "mov rdx, [rbx + 16]",
-        "mov rax, [rbx]",
-        "mov rsp, [rbx + 8]",
+        "mov rdx, [rbx + {third}]",
+        "mov rax, [rbx + {entry}]",
+        "mov rsp, [rbx + {stack}]",
         // The kernel clears all others, and some programs look at none.
         "mov [rsp - 8], rax",
         "xor eax, eax",
@@ -62,6 +47,9 @@ pub unsafe extern "C" fn folioswap_injected() {
         "xor r11d, r11d",
         "jmp [rsp - 8]",
         begin = sym begin,
+        entry = const offset_of!(Letter, entry),
+        stack = const offset_of!(Letter, stack),
+        third = const offset_of!(Letter, third),
     )
 }
 
@@ -72,13 +60,14 @@ extern "C" fn begin(letter: &Letter) {
     // SAFETY: the supervisor has written both behind the words.
     let (group, agent) = unsafe {
         (
-            core::slice::from_raw_parts(names, letter.group_bytes),
-            core::slice::from_raw_parts(names.add(letter.group_bytes), letter.agent_bytes),
+            core::slice::from_raw_parts(names, letter.group_bytes as usize),
+            core::slice::from_raw_parts(names.add(letter.group_bytes as usize), letter.agent_bytes as usize),
         )
     };
     if letter.flags & NO_PRELOAD != 0 {
+        let stack = letter.stack as *const usize;
         // SAFETY: the stack of a new program has its arguments, and then its environment.
-        unsafe { keep_from_preloading(letter.stack.add(letter.stack.read() + 2).cast(), agent) };
+        unsafe { keep_from_preloading(stack.add(stack.read() + 2).cast(), agent) };
     }
     IS_INJECTED.store(true, Relaxed);
     let Ok(engine) = Engine::create(group, agent) else { return };

@@ -17,7 +17,8 @@
 //! * the **control protocol** ([`protocol`]): fixed-size messages over one `SOCK_SEQPACKET`
 //!   connection per member. The end of that connection *is* the death (or the exec) of the member:
 //!   the kernel closes it whatever killed the process;
-//! * the **links** to network devices ([`swap_link`]).
+//! * the **links** to network devices ([`swap_link`]);
+//! * the **letter** to the agent in a program into which the supervisor has put it ([`letter`]).
 //!
 //! [`units`] has the sizes of a page and of a cluster; [`sums`] adds up figures of members.
 //!
@@ -31,6 +32,7 @@ pub mod decisions;
 pub mod devices;
 pub mod folio_orders;
 pub mod group;
+pub mod letter;
 pub mod moments;
 pub mod nested;
 pub mod protocol;

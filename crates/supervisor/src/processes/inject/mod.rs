@@ -14,6 +14,7 @@ use super::{
     elf::{self, Image},
     proc, program,
 };
+use folioswap_group::letter::{Letter, NO_PRELOAD};
 use image::AgentImage;
 use rustix::{
     fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -28,9 +29,6 @@ use std::{
 };
 use stops::Stops;
 pub use tracee::Tracee;
-
-/// A flag of what the agent finds: the dynamic linker must not preload the agent.
-const NO_PRELOAD: u64 = 1;
 
 /// Everything that it takes to put the agent into programs.
 pub struct Injector {
@@ -150,9 +148,8 @@ impl Injector {
         })
     }
 
-    /// Writes what the agent finds at the lowest address of the stack, as
-    /// `crates/agent/src/injected.rs` reads it: six words, the name of the group, and the path of
-    /// the agent. Leads the program to the agent's start.
+    /// Writes the agent's letter at the lowest address of the stack, and leads the program to the
+    /// agent's start.
     fn enter(
         &self,
         calls: &mut tracee::Calls<'_>,
@@ -161,12 +158,19 @@ impl Injector {
         path: &[u8],
     ) -> Result<(), NotInjected> {
         let (entry, stack) = calls.begins_at();
-        let words = [entry, stack, calls.third_argument(), flags, self.group.len() as u64, path.len() as u64];
-        let mut letter: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        letter.extend_from_slice(self.group.as_bytes());
-        letter.extend_from_slice(path);
-        let at = (stack - letter.len() as u64) & !15;
-        calls.write(at, &letter)?;
+        let letter = Letter {
+            entry,
+            stack,
+            third: calls.third_argument(),
+            flags,
+            group_bytes: self.group.len() as u64,
+            agent_bytes: path.len() as u64,
+        };
+        let mut bytes: Vec<u8> = letter.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.extend_from_slice(self.group.as_bytes());
+        bytes.extend_from_slice(path);
+        let at = (stack - bytes.len() as u64) & !15;
+        calls.write(at, &bytes)?;
         calls.begin_at(start, at);
         Ok(())
     }
