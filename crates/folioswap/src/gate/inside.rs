@@ -8,6 +8,7 @@ use folioswap_gate::pins::HAZARDS;
 use folioswap_pager::engine::holds::By;
 use folioswap_pager::kernel::futex::{self, Sharing};
 use folioswap_pager::kernel::ranges::{Range, Ranges};
+use folioswap_pager::kernel::thread::SignalsBlocked;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops;
@@ -229,16 +230,10 @@ pub(super) fn end(start: usize, end: usize) {
 
 /// Changes the set, with all signals blocked, also those that the C library keeps for itself.
 fn change(how: impl FnOnce()) {
-    let mut before = 0_u64;
-    let mask = |how: c_int, new: *const u64, old: *mut u64| {
-        // SAFETY: reads a mask, and writes one, of the kernel's eight bytes.
-        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>()) };
-    };
-    mask(libc::SIG_SETMASK, &u64::MAX, &raw mut before);
+    let _blocked = SignalsBlocked::now();
     while CHANGING.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
         std::hint::spin_loop();
     }
     how();
     CHANGING.store(0, Release);
-    mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
