@@ -132,7 +132,7 @@ impl Findings {
         problems.extend(self.no_userfaultfd());
         problems.extend(self.missing_features());
         let has_userfault = match gate {
-            GateArgument::Never => matches!(self.probe.route, Route::Syscall | Route::Device),
+            GateArgument::Never => self.probe.route.serves_calls(),
             _ => self.probe.user_mode.is_ok(),
         };
         if !has_userfault {

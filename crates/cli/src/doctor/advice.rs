@@ -2,7 +2,6 @@
 
 use super::Findings;
 use crate::host::{Confinement, Container};
-use folioswap_supervisor::processes::userfault::Route;
 use rustix::io::Errno;
 
 /// Where the seccomp profile is that permits one system call more than those of the engines.
@@ -46,7 +45,7 @@ impl Findings {
             }
         };
         let capability = if cap_sys_ptrace || self.gate_would_do() { "" } else { " --cap-add SYS_PTRACE" };
-        let has_way = matches!(self.probe.route, Route::Syscall | Route::Device);
+        let has_way = self.probe.route.serves_calls();
         if has_way {
             return format!("start the container with `{engine}{capability} ...`");
         }
@@ -74,7 +73,7 @@ impl Findings {
         if !self.confinement.cap_sys_ptrace {
             missing.push("`capabilities: {add: [\"SYS_PTRACE\"]}`");
         }
-        if !matches!(self.probe.route, Route::Syscall | Route::Device) {
+        if !self.probe.route.serves_calls() {
             missing.push(
                 "`seccompProfile: {type: Localhost, localhostProfile: folioswap.json}` (folioswap's seccomp profile, laid on each node; \
                  or a device plugin that hands out /dev/userfaultfd)",

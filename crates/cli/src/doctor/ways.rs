@@ -2,7 +2,6 @@
 
 use super::{Findings, NO_DISPATCH};
 use folioswap_group::decisions::{Forks, Way};
-use folioswap_supervisor::processes::userfault::Route;
 use serde::Serialize;
 
 /// What one way finds here.
@@ -35,7 +34,7 @@ impl Findings {
         if probe.features != 0 && !probe.missing().is_empty() {
             return format!("features of userfaultfd ({}): a newer kernel", probe.missing().join(", "));
         }
-        let has_any = matches!(probe.route, Route::Syscall | Route::Device);
+        let has_any = probe.route.serves_calls();
         match way {
             Way::GatedCalls if probe.user_mode.is_err() => {
                 "any userfaultfd: a kernel that has it, or a seccomp profile that permits it".to_owned()

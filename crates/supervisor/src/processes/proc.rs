@@ -33,8 +33,7 @@ pub fn status(pid: u32) -> Option<Status> {
 /// starts; 0 also where that cannot be read.
 pub fn own_filters() -> u64 {
     let text = text_of(std::process::id(), "status").unwrap_or_default();
-    let count = text.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    value_of(&text, "Seccomp_filters:").and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The name of a process for a message; a question mark when the process is gone.
@@ -57,11 +56,7 @@ pub fn identity(thread: u32) -> Option<Identity> {
 }
 
 fn parse_identity(text: &str) -> Option<Identity> {
-    // The kernel escapes the line ends of a name, so the first line with a key is the field.
-    let field = |key: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-        value.split_whitespace().next()?.parse().ok()
-    };
+    let field = |key| value_of(text, key)?.split_whitespace().next()?.parse().ok();
     Some(Identity { process: field("Tgid:")?, user: field("Uid:")? })
 }
 
@@ -70,6 +65,12 @@ fn parse_identity(text: &str) -> Option<Identity> {
 fn text_of(pid: u32, file: &str) -> Option<String> {
     let bytes = contents_of(format!("/proc/{pid}/{file}")).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What follows a key at the beginning of a line. The kernel escapes the line ends of a name, so the
+/// first line with a key is the field.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(key))
 }
 
 /// The contents of a file of `/proc`, which has no size before it is read: most come with one call,
@@ -133,7 +134,7 @@ fn parse_memory(text: &str) -> Option<Memory> {
 
 /// The number behind this key, which the kernel gives in kB, in bytes.
 fn bytes_in(text: &str, key: &str) -> Option<u64> {
-    bytes_of(text.lines().find_map(|line| line.strip_prefix(key))?)
+    bytes_of(value_of(text, key)?)
 }
 
 fn bytes_of(value: &str) -> Option<u64> {
@@ -277,8 +278,7 @@ pub fn is_exiting(pid: u32) -> Option<bool> {
 pub fn thread_numbered(pid: u32, number: u64) -> Option<u32> {
     let own_number = |thread: u32| {
         let status = text_of(pid, &format!("task/{thread}/status"))?;
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        numbers.split_whitespace().last()?.parse::<u64>().ok()
+        value_of(&status, "NSpid:")?.split_whitespace().last()?.parse::<u64>().ok()
     };
     let likely = [pid].into_iter().chain(u32::try_from(number).ok());
     let mut found = likely.filter(|thread| own_number(*thread) == Some(number));

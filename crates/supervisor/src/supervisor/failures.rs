@@ -53,8 +53,8 @@ impl Supervisor {
                     .map_or_else(|| first.to_string(), |invariant| format!("{invariant:?}"));
                 self.say(&format!("folioswap: process {pid}: invariant violated: {what} ({second:#x})\n"));
             }
-            // Whoever was ended has been named.
             Some(Note::Confined) => self.name_confined(pid),
+            // Whoever was ended has been named.
             Some(Note::Ends) if self.connections[index].pager == Pager::Failed => {}
             Some(Note::Ends) => {
                 let why =

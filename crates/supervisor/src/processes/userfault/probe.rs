@@ -52,6 +52,13 @@ pub enum Route {
     None,
 }
 
+impl Route {
+    /// Whether faults that system calls take are served on it.
+    pub const fn serves_calls(self) -> bool {
+        matches!(self, Route::Syscall | Route::Device)
+    }
+}
+
 /// The userfaultfd that the host offers.
 #[derive(Clone, Debug)]
 pub struct Probe {
@@ -105,7 +112,7 @@ impl Probe {
     /// Whether `run` works here in this way.
     pub fn works_with(&self, way: Way) -> bool {
         let has_userfault = match way {
-            Way::Kernel | Way::GatedForks => matches!(self.route, Route::Syscall | Route::Device),
+            Way::Kernel | Way::GatedForks => self.route.serves_calls(),
             Way::GatedCalls => self.user_mode.is_ok(),
         };
         let is_followed = match way.forks() {
