@@ -60,6 +60,12 @@ macro_rules! only_root {
     };
 }
 
+/// Tests that each run one case of a program, by a function `case` that gets its name.
+#[macro_export]
+macro_rules! cases {
+    ($($(#[$attribute:meta])* $test:ident = $name:literal,)*) => { $($(#[$attribute])* #[test] fn $test() { case($name); })* };
+}
+
 /// Skips the test when one of the named programs is not installed.
 #[macro_export]
 macro_rules! need {

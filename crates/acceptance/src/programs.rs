@@ -206,20 +206,14 @@ pub fn rust_program(name: &str, linked: Musl) -> PathBuf {
 /// # Panics
 /// When Go is missing or reports an error.
 pub fn go_program(name: &str, suffix: &str, cgo: &str) -> PathBuf {
-    let place = output_directory().join("acceptance-go");
-    std::fs::create_dir_all(&place).expect("output directory");
-    let program = place.join(format!("{name}{suffix}"));
     let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(&program);
+    go.arg("build");
     if cgo == "1" {
         // What needs no C is static even then.
         go.arg("-ldflags=-linkmode=external");
     }
     let source = crate_directory().join("go").join(format!("{name}.go"));
-    let output = go.arg(source).env("CGO_ENABLED", cgo).env("GOCACHE", place.join("cache")).output();
-    let output = output.expect("go can be run");
-    assert!(output.status.success(), "go {name}.go: {}", String::from_utf8_lossy(&output.stderr));
-    program
+    go_made(go, &format!("{name}{suffix}"), source.as_os_str(), cgo)
 }
 
 /// Compiles the tests of a package of Go's standard library, as a static program, which others
@@ -228,16 +222,22 @@ pub fn go_program(name: &str, suffix: &str, cgo: &str) -> PathBuf {
 /// # Panics
 /// When Go is missing or reports an error.
 pub fn go_tests(package: &str) -> (PathBuf, PathBuf) {
-    let place = output_directory().join("acceptance-go");
-    std::fs::create_dir_all(&place).expect("output directory");
-    let program = place.join(format!("{}.test", package.replace('/', "-")));
     let output = Command::new("go").args(["env", "GOROOT"]).output().expect("go can be run");
     let root = String::from_utf8(output.stdout).expect("text");
     let directory = Path::new(root.trim()).join("src").join(package);
     let mut go = Command::new("go");
-    go.args(["test", "-c", "-o"]).arg(&program).arg(package).current_dir(&directory);
-    let output = go.env("CGO_ENABLED", "0").env("GOCACHE", place.join("cache")).output();
-    let output = output.expect("go can be run");
-    assert!(output.status.success(), "go test {package}: {}", String::from_utf8_lossy(&output.stderr));
-    (program, directory)
+    go.args(["test", "-c"]).current_dir(&directory);
+    let name = format!("{}.test", package.replace('/', "-"));
+    (go_made(go, &name, package.as_ref(), "0"), directory)
+}
+
+/// Has Go make a program of this name from its source.
+fn go_made(mut go: Command, name: &str, source: &OsStr, cgo: &str) -> PathBuf {
+    let place = output_directory().join("acceptance-go");
+    std::fs::create_dir_all(&place).expect("output directory");
+    let program = place.join(name);
+    go.arg("-o").arg(&program).arg(source).env("CGO_ENABLED", cgo).env("GOCACHE", place.join("cache"));
+    let output = go.output().expect("go can be run");
+    assert!(output.status.success(), "go {name}: {}", String::from_utf8_lossy(&output.stderr));
+    program
 }

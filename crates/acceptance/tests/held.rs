@@ -2,26 +2,16 @@
 //! system-call gate brings in what each call uses, and holds it (race 79 of `docs/races.md`).
 #![cfg(target_arch = "x86_64")]
 
-use folioswap_acceptance::job::{self, Job, NOBODY, Outcome};
+use folioswap_acceptance::job::{self, Job};
 use folioswap_acceptance::others::{FEW, OTHERS};
 use folioswap_acceptance::programs::c_program;
-use folioswap_acceptance::{MIB, only_root};
+use folioswap_acceptance::{MIB, cases, only_root};
 use std::time::Duration;
 
 const LIMIT: u64 = 40 * MIB;
 
-/// A job of a user who may do nothing but run programs. (Tests let him open the device, which is
-/// not used here; `bad_input` has one without it.)
 fn nobody<I: IntoIterator<Item = A>, A: AsRef<std::ffi::OsStr>>(command: I) -> Job {
-    let job = Job::new(command).without_sys_ptrace().user(NOBODY).timeout(Duration::from_secs(300));
-    job.option("--gate").option("unprivileged")
-}
-
-/// This way was taken, and all processes were managed.
-fn check_way(outcome: &Outcome) {
-    let stats = outcome.stats.as_ref().expect("statistics");
-    assert_eq!(stats["way"], "gated-calls", "{}", outcome.describe());
-    assert_eq!(stats["unmanaged"]["processes"], 0, "{}", outcome.describe());
+    Job::new(command).unprivileged().timeout(Duration::from_secs(300))
 }
 
 /// Runs a case within a limit, and again with everything taken out all the time.
@@ -35,12 +25,8 @@ fn case(name: &str) {
         job::report(name, &outcome);
         job::check_swapped(&outcome, 8 * MIB);
         assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
-        check_way(&outcome);
+        job::check_way(&outcome, "gated-calls");
     }
-}
-
-macro_rules! cases {
-    ($($(#[$attribute:meta])* $test:ident = $name:literal,)*) => { $($(#[$attribute])* #[test] fn $test() { case($name); })* };
 }
 
 cases! {
@@ -85,6 +71,6 @@ fn real_programs_print_what_they_do_natively() {
         job::report(command[0], &outcome);
         assert_eq!(outcome.text(), native.text(), "{}", outcome.describe());
         assert_eq!(outcome.code, Some(0), "{}", outcome.describe());
-        check_way(&outcome);
+        job::check_way(&outcome, "gated-calls");
     }
 }

@@ -54,16 +54,14 @@ fn job(way: &str, words: &[&str]) -> Job {
     match way {
         "kernel" => job,
         "gated-forks" => job.without_sys_ptrace().user(NOBODY),
-        _ => job.without_sys_ptrace().user(NOBODY).option("--gate").option("unprivileged"),
+        _ => job.unprivileged(),
     }
 }
 
 /// Runs a job within a limit, and checks that this way was taken and everything managed.
 fn run(way: &str, words: &[&str], limit: u64) -> Outcome {
     let outcome = job(way, words).within(limit);
-    let stats = outcome.stats.as_ref().expect("statistics");
-    assert_eq!(stats["way"], way, "{}", outcome.describe());
-    assert_eq!(stats["unmanaged"]["processes"], 0, "{words:?}: {}", outcome.describe());
+    job::check_way(&outcome, way);
     outcome
 }
 

@@ -1,7 +1,7 @@
 //! The kernel reads and writes memory that is swapped out.
 
 use folioswap_acceptance::job::{self, Job};
-use folioswap_acceptance::{MIB, skip};
+use folioswap_acceptance::{MIB, cases, skip};
 use std::time::Duration;
 
 fn case(name: &str) {
@@ -13,10 +13,6 @@ fn case(name: &str) {
     }
     job::check_swapped(&outcome, 96 * MIB);
     assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
-}
-
-macro_rules! cases {
-    ($($(#[$attribute:meta])* $test:ident = $name:literal,)*) => { $($(#[$attribute])* #[test] fn $test() { case($name); })* };
 }
 
 cases! {

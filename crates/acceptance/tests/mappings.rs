@@ -1,8 +1,8 @@
 //! Changes that a program makes to its address space keep their meaning.
 
-use folioswap_acceptance::MIB;
 use folioswap_acceptance::job::{self, Engine, Job};
 use folioswap_acceptance::programs::c_program;
+use folioswap_acceptance::{MIB, cases};
 use std::time::Duration;
 
 fn case(name: &str) {
@@ -17,10 +17,6 @@ fn case_of(program: &str, name: &str) {
     job::report(name, &outcome);
     job::check_swapped(&outcome, 80 * MIB);
     assert_eq!(outcome.text(), format!("ok {name}\n"), "{}", outcome.describe());
-}
-
-macro_rules! cases {
-    ($($(#[$doc:meta])* $test:ident = $name:literal,)*) => { $($(#[$doc])* #[test] fn $test() { case($name); })* };
 }
 
 cases! {

@@ -32,7 +32,7 @@ fn programs_in_rotation_print_what_they_do_natively() {
             outcome.text()
         });
         let job = match way {
-            0 => job().without_sys_ptrace().user(NOBODY).option("--gate").option("unprivileged"),
+            0 => job().unprivileged(),
             1 => job().option("--gate").option("always"),
             _ => job(),
         };

@@ -84,7 +84,7 @@ fn compare(
 ) {
     let native = job.unlimited();
     assert_eq!(native.code, Some(0), "{}", native.describe());
-    let gated = job.clone().option("--gate").option("unprivileged");
+    let gated = job.clone().unprivileged();
     let managed = match pressure {
         Pressure::EverythingLeaves => gated.option("--evict-all").within(1024 * MIB),
         Pressure::Within(mebibytes) => gated.within(mebibytes * MIB),
@@ -97,9 +97,7 @@ fn compare(
     let passed = after.iter().filter(|line| line.ends_with(" ok")).count();
     println!("{name}: {} tests, {passed} of them pass", after.len());
     assert!(passed >= least, "{name}: only {passed} tests passed: {}", managed.describe());
-    let stats = managed.stats.as_ref().expect("statistics");
-    assert_eq!(stats["way"], "gated-calls", "{}", managed.describe());
-    assert_eq!(stats["unmanaged"]["processes"], 0, "{}", managed.describe());
+    job::check_way(&managed, "gated-calls");
     job::check_swapped(&managed, 4 * MIB);
 }
 
@@ -114,7 +112,6 @@ fn python(modules: &[&str], pressure: Pressure, least: usize) {
     compare(&format!("CPython's {}", modules.join(" ")), &nobody(&command), pressure, least, results);
 }
 
-/// (`epoll` wants an answer within 10 ms.)
 /// The results of Go's tests and of their parts.
 fn results_of_go(outcome: &Outcome) -> BTreeSet<String> {
     let result = |line: &str| {
@@ -150,6 +147,7 @@ const TRACED: [&str; 1] = ["SignalTrace"];
 /// Go's compiler takes minutes within such a limit.
 const COMPILES: [&str; 1] = ["ExecutableDeleted"];
 
+/// (CPython's `epoll` is left out: it wants an answer within 10 ms.)
 #[test]
 fn each_test_ends_as_it_does_natively() {
     python(&["fileio", "mmap", "fcntl"], Pressure::EverythingLeaves, 120);

@@ -50,6 +50,16 @@ pub fn same_at_parts_of_need(name: &str, job: &Job, parts: &[u64]) -> u64 {
     need
 }
 
+/// Asserts that a run under folioswap took this way of managing programs, and managed all.
+///
+/// # Panics
+/// When it did not.
+pub fn check_way(outcome: &Outcome, way: &str) {
+    let stats = outcome.stats.as_ref().expect("statistics");
+    assert_eq!(stats["way"], way, "{}", outcome.describe());
+    assert_eq!(stats["unmanaged"]["processes"], 0, "{}", outcome.describe());
+}
+
 /// Asserts that a run under folioswap swapped at least 80 % of `bytes` out: without swapping, a
 /// test of swapping shows nothing.
 ///

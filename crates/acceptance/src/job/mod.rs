@@ -9,7 +9,7 @@ mod running;
 mod watch;
 
 pub use engine::{Engine, amount, engine, judging_folioswap};
-pub use judge::{check_out_of_memory, check_swapped, report, same_at_parts_of_need};
+pub use judge::{check_out_of_memory, check_swapped, check_way, report, same_at_parts_of_need};
 pub use outcome::{Outcome, said};
 pub use running::Running;
 
@@ -111,6 +111,14 @@ impl Job {
     pub fn without_sys_ptrace(mut self) -> Self {
         self.rights = Rights::WithoutSysPtrace;
         self
+    }
+
+    /// Runs the program, folioswap included, as a user who may do nothing but run programs, and
+    /// has the gate serve its calls. (Tests let him open the device, which is not used then;
+    /// `bad_input` has one without it.)
+    #[must_use]
+    pub fn unprivileged(self) -> Self {
+        self.without_sys_ptrace().user(NOBODY).option("--gate").option("unprivileged")
     }
 
     /// Runs the program to its end without a limit.
