@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 
-from machine import THP, Groups, Huge, Zram, chosen, measure, read, vmstat, write
+from machine import THP, Groups, Huge, Zram, chosen, measure, read, target, vmstat, write
 from workloads.kit import fill_script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -48,7 +48,7 @@ def size(text):
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
+        self.target = target()
         self.folioswap = os.environ.get("FOLIOSWAP_BIN", os.path.join(self.target, "folioswap"))
         self.touch = os.path.join(self.target, "acc-touch")
         self.directory = tempfile.mkdtemp(prefix="folioswap-acc-bench-", dir="/var/tmp")

@@ -35,7 +35,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -44,10 +43,9 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from machine import User, busy_seconds, read, spent
+from machine import User, busy_seconds, end_by_signals, need_command, read, spent
 from workloads.kit import Missing, built, generated_c, source, tool
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = "1G"
 EXECS = 1000
 REQUESTS = 80_000
@@ -297,12 +295,8 @@ def arguments():
 
 def main():
     options = arguments()
-    target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
-    folioswap = os.path.abspath(options.folioswap or os.path.join(target, "folioswap"))
-    if not os.path.exists(folioswap):
-        raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, lambda *_: sys.exit(130))
+    folioswap = need_command(options.folioswap)
+    end_by_signals()
     bench = Bench(options, folioswap)
     begun, busy, ours = time.monotonic(), busy_seconds(), sum(os.times()[:4])
     times, skipped, wrong = measure_rows(bench, options)

@@ -36,6 +36,31 @@ def write(path, text):
         file.write(str(text))
 
 
+def target():
+    """The directory of what `cargo build --release` makes."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(here, "..", "target")), "release")
+
+
+def found_command(given):
+    """The path of folioswap's command: the one that was given, or that of the target directory."""
+    return os.path.abspath(given or os.path.join(target(), "folioswap"))
+
+
+def need_command(given):
+    """The same, which must be there."""
+    command = found_command(given)
+    if not os.path.exists(command):
+        raise SystemExit(f"{command} is missing: cargo build --release -p folioswap-cli")
+    return command
+
+
+def end_by_signals():
+    """Ends at these signals as at an exception, so that all is put back."""
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, lambda *_: sys.exit(130))
+
+
 def chosen(text):
     """The chosen word of a setting such as `always [madvise] never`."""
     return text[text.index("[") + 1:text.index("]")]

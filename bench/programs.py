@@ -42,11 +42,10 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 
-from machine import Groups, User, measure, read, warm
+from machine import Groups, User, end_by_signals, measure, need_command, read, warm
 from workloads.compiled import COMPILED
 from workloads.kit import Missing
 from workloads.languages import LANGUAGES
@@ -55,7 +54,6 @@ from workloads.science import SCIENCE
 from workloads.servers import SERVERS
 from workloads.tools import TOOLS
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 PROGRAMS = {**LANGUAGES, **COMPILED, **TOOLS, **SCIENCE, **SERVERS, **REAL}
 SHORT = ["gcc-large", "sort-unique", "bash", "cpp", "python-zlib", "numpy-save"]
@@ -269,12 +267,8 @@ def main():
         return print_table([rows[name] for name in PROGRAMS if name in rows], documents[0].get("user"))
     if os.geteuid() != 0:
         raise SystemExit("the cgroup that measures what a program needs takes root")
-    target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
-    folioswap = os.path.abspath(options.folioswap or os.path.join(target, "folioswap"))
-    if not os.path.exists(folioswap):
-        raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, lambda *_: sys.exit(130))
+    folioswap = need_command(options.folioswap)
+    end_by_signals()
     runner, rows = Runner(options, folioswap), []
     warm(1 << 30)
     try:

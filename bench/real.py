@@ -33,16 +33,14 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import statistics
 import sys
 import tempfile
 
-from machine import THP, Groups, Huge, SwapFile, Zram, chosen, measure, read, warm
+from machine import THP, Groups, Huge, SwapFile, Zram, chosen, end_by_signals, found_command, measure, read, warm
 from workloads.kit import Missing
 from workloads.real import PROGRAMS
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 KERNEL_THP = ["4K", "64K", "2M", "all"]
 # Processors used by other processes from which on a run counts as disturbed.
@@ -267,14 +265,12 @@ def main():
         return show(options.show)
     if os.geteuid() != 0:
         raise SystemExit("setting up cgroups, swap and zram takes root")
-    target = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "..", "target")), "release")
-    folioswap = os.path.abspath(options.folioswap or os.path.join(target, "folioswap"))
+    folioswap = found_command(options.folioswap)
     if any(column.startswith("ours") for column in options.columns) and not os.path.exists(folioswap):
         raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
     if read("/sys/module/zswap/parameters/enabled").strip() == "Y":
         raise SystemExit("zswap is enabled: the kernel's swap would not be a plain file or zram")
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, lambda *_: sys.exit(130))
+    end_by_signals()
     runner = Runner(options, folioswap)
     available = next(int(line.split()[1]) << 10 for line in read("/proc/meminfo").splitlines() if line.startswith("MemAvailable"))
     warm(min(options.warm, available // 2))
