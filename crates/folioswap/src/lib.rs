@@ -47,8 +47,8 @@
 //! of the C library work. Where it may not, or cannot, [`Swap::serves_system_calls`] returns false:
 //! a system call on memory that is swapped out then fails with EFAULT, never with wrong bytes,
 //! unless the range is pinned. [`Region::read_from`] and [`Region::write_to`] pin piece by piece. A
-//! container's seccomp filter may forbid userfaultfd altogether; [`SwapBuilder::build`] then returns
-//! [`Error::NoUserfault`].
+//! container's seccomp filter may forbid userfaultfd altogether; [`SwapBuilder::build`] then
+//! returns [`Error::NoUserfault`].
 //!
 //! # Threads of the engine
 //!

@@ -1,5 +1,5 @@
-//! What the supervisor leaves for the agent in a program into which it has put it: the [`Letter`] at
-//! the lowest address of the stack, then the name of the group and the path of the agent.
+//! What the supervisor leaves for the agent in a program into which it has put it: the [`Letter`]
+//! at the lowest address of the stack, then the name of the group and the path of the agent.
 
 /// The dynamic linker is musl's, which ends where it preloads the agent: it must not find it in
 /// LD_PRELOAD.

@@ -67,8 +67,8 @@ fn text_of(pid: u32, file: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What follows a key at the beginning of a line. The kernel escapes the line ends of a name, so the
-/// first line with a key is the field.
+/// What follows a key at the beginning of a line. The kernel escapes the line ends of a name, so
+/// the first line with a key is the field.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
 }
