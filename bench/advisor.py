@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+from machine import found_command
 from workloads.kit import Missing, source
 from workloads.real import PROGRAMS, program
 
@@ -89,10 +90,10 @@ def main():
     parser.add_argument("--programs", default=",".join(USUAL))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--scope", default="total", choices=["total", "resident"])
-    parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN", "target/release/folioswap"))
+    parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"))
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    folioswap, options = os.path.abspath(arguments.folioswap), ["--memory-scope", arguments.scope]
+    folioswap, options = found_command(arguments.folioswap), ["--memory-scope", arguments.scope]
     everything = {}
     print("| Program | Limit | Pages in | Predicted | Error |\n|---|---|---|---|---|")
     for name in arguments.programs.split(","):

@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 
-from machine import THP, Groups, Huge, Zram, chosen, measure, read, target, vmstat, write
+from machine import THP, Groups, Huge, Zram, chosen, found_command, measure, read, target, vmstat, write
 from workloads.kit import fill_script
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.target = target()
-        self.folioswap = os.environ.get("FOLIOSWAP_BIN", os.path.join(self.target, "folioswap"))
+        self.folioswap = found_command(os.environ.get("FOLIOSWAP_BIN"))
         self.touch = os.path.join(self.target, "acc-touch")
         self.directory = tempfile.mkdtemp(prefix="folioswap-acc-bench-", dir="/var/tmp")
         atexit.register(shutil.rmtree, self.directory, True)

@@ -15,7 +15,8 @@ Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
 """
 import argparse, json, os, statistics, subprocess, tempfile, time
 
-TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(os.path.dirname(__file__), "..", "target")) + "/release/"
+from machine import found_command, target
+
 CGROUP = "/sys/fs/cgroup/memory/folioswap-tiers"
 
 
@@ -34,7 +35,7 @@ def ours(program, limit):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         stats = directory + "/stats.json"
         begin = time.monotonic()
-        subprocess.run([TARGET + "folioswap", "run", "--memory", f"{limit}M", "--swap", "zram,prio=1", "--swap", f"file:{directory},prio=0",
+        subprocess.run([found_command(None), "run", "--memory", f"{limit}M", "--swap", "zram,prio=1", "--swap", f"file:{directory},prio=0",
                         "--stats-json", stats, "--"] + program, check=True, stdout=subprocess.DEVNULL)
         wall = time.monotonic() - begin
         counters = json.loads(text(stats))["counters"]
@@ -84,7 +85,7 @@ def main():
                         help="limit of the program (%(default)s)")
     parser.add_argument("--ours-only", action="store_true", help="do not run the kernel's swap")
     arguments = parser.parse_args()
-    program = [TARGET + "acc-lost", "hot", str(arguments.hot), str(10 * arguments.hot)]
+    program = [os.path.join(target(), "acc-lost"), "hot", str(arguments.hot), str(10 * arguments.hot)]
     engines = {"folioswap": ours} if arguments.ours_only else {"folioswap": ours, "kernel": kernel}
     found = {name: [] for name in engines}
     for _ in range(arguments.rounds):

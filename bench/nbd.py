@@ -11,7 +11,8 @@ Build before: cargo bench -p folioswap-nbd --bench throughput --no-run
 """
 import argparse, glob, json, os, statistics, subprocess, tempfile, time
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+from machine import target
+
 SHAPES = [("64k", 8), ("64k", 32), ("256k", 8)]
 LINES = {("64K", "8"), ("64K", "32"), ("256K", "8")}
 
@@ -43,8 +44,7 @@ def fio(uri):
 
 
 def ours(uri):
-    target = os.environ.get("CARGO_TARGET_DIR", ROOT + "/target")
-    found = [path for path in glob.glob(target + "/release/deps/throughput-*") if not path.endswith(".d")]
+    found = [path for path in glob.glob(target() + "/deps/throughput-*") if not path.endswith(".d")]
     program = max(found, key=os.path.getmtime)
     text = subprocess.run([program, "--bench", uri], capture_output=True, text=True, check=True).stdout
     best = {}

@@ -32,6 +32,8 @@ import termios
 import threading
 import time
 
+from machine import found_command
+
 FILL = """
 import random, sys
 piece = random.Random(1).randbytes(1 << 19) + bytes(1 << 19)
@@ -75,10 +77,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--size", type=int, default=256, help="MiB that are filled")
     parser.add_argument("--memory", type=int, default=96, help="the limit in MiB")
-    parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN", "target/release/folioswap"))
+    parser.add_argument("--folioswap", default=os.environ.get("FOLIOSWAP_BIN"))
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    folioswap = os.path.abspath(arguments.folioswap)
+    folioswap = found_command(arguments.folioswap)
     place = tempfile.mkdtemp(prefix=f"folioswap-observe-{os.getpid()}-", dir="/var/tmp")
     file = os.path.join(place, "out")
     ways = {

@@ -37,7 +37,7 @@ import statistics
 import sys
 import tempfile
 
-from machine import THP, Groups, Huge, SwapFile, Zram, chosen, end_by_signals, found_command, measure, read, warm
+from machine import THP, Groups, Huge, SwapFile, Zram, chosen, end_by_signals, found_command, measure, need_command, read, warm
 from workloads.kit import Missing
 from workloads.real import PROGRAMS
 
@@ -265,9 +265,8 @@ def main():
         return show(options.show)
     if os.geteuid() != 0:
         raise SystemExit("setting up cgroups, swap and zram takes root")
-    folioswap = found_command(options.folioswap)
-    if any(column.startswith("ours") for column in options.columns) and not os.path.exists(folioswap):
-        raise SystemExit(f"{folioswap} is missing: cargo build --release -p folioswap-cli")
+    is_wanted = any(column.startswith("ours") for column in options.columns)
+    folioswap = (need_command if is_wanted else found_command)(options.folioswap)
     if read("/sys/module/zswap/parameters/enabled").strip() == "Y":
         raise SystemExit("zswap is enabled: the kernel's swap would not be a plain file or zram")
     end_by_signals()

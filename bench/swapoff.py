@@ -13,7 +13,8 @@ Build before: cargo build --release -p folioswap-cli -p folioswap-acceptance
 """
 import argparse, os, statistics, subprocess, tempfile, time
 
-TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(os.path.dirname(__file__), "..", "target")) + "/release/"
+from machine import found_command, target
+
 CGROUP = "/sys/fs/cgroup/memory/folioswap-swapoff"
 
 
@@ -28,7 +29,7 @@ def run(words, size, directory, swapoff, before=None):
     Returns the seconds of the swapoff; None when the program was killed. Every page is verified.
     """
     go = directory + "/go"
-    program = subprocess.Popen(words + [TARGET + "acc-lost", str(size), go], stdout=subprocess.PIPE, text=True, preexec_fn=before)
+    program = subprocess.Popen(words + [os.path.join(target(), "acc-lost"), str(size), go], stdout=subprocess.PIPE, text=True, preexec_fn=before)
     assert program.stdout.readline() == "ready\n"
     time.sleep(1)
     begin = time.monotonic()
@@ -44,11 +45,11 @@ def run(words, size, directory, swapoff, before=None):
 
 def ours(size, limit):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
-        words = [TARGET + "folioswap", "run", "--memory", f"{limit}M"]
+        words = [found_command(None), "run", "--memory", f"{limit}M"]
         for name, priority in (("first", 5), ("second", 1)):
             os.mkdir(f"{directory}/{name}")
             words += ["--swap", f"file:{directory}/{name},size={2 * size}M,prio={priority}"]
-        return run(words + ["--"], size, directory, lambda pid: [TARGET + "folioswap", "swapoff", "--pid", str(pid), directory + "/first"])
+        return run(words + ["--"], size, directory, lambda pid: [found_command(None), "swapoff", "--pid", str(pid), directory + "/first"])
 
 
 def kernel(size, limit):
