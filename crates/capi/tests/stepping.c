@@ -25,6 +25,7 @@ static long __attribute__((noinline, noclone)) stepped(const void *function, lon
 {
     long answer;
 
+    steps = nowhere = 0;
     callers_frame = (uintptr_t)__builtin_dwarf_cfa();
     /* A function that calls another keeps nothing below its stack pointer. */
     getppid();
@@ -54,7 +55,7 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *frame, void *found)
     if (_Unwind_GetRegionStart(frame) != (uintptr_t)stepped)
         return _URC_NO_REASON;
     *(int *)found = 1;
-    /* An unwinder calls the frame of a function what its caller's stack pointer is. */
+    /* For a frame that it visits the unwinder gives the stack pointer within it. */
     CHECK(_Unwind_GetCFA(frame) < callers_frame && callers_frame - _Unwind_GetCFA(frame) < 256);
     for (place = 0; place < KEPT; place++)
         if (_Unwind_GetGR(frame, kept[place]) != (_Unwind_Word)place + 1) {
@@ -80,11 +81,6 @@ static void step(int signal, siginfo_t *info, void *context)
     nowhere += !found;
 }
 
-static void begin(void)
-{
-    steps = nowhere = 0;
-}
-
 int main(void)
 {
     FolioswapSwap *swap;
@@ -105,23 +101,19 @@ int main(void)
     CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
 
     /* Nothing looks at this one. */
-    begin();
     CHECK(stepped((const void *)getppid, 0, NULL, 0) == getppid());
     CHECK(steps > 10 && nowhere > 0 && nowhere < 20);
     /* A call that names memory which is not a region's. */
-    begin();
     CHECK(stepped((const void *)read, zeroes, plain, sizeof(plain)) == sizeof(plain));
     CHECK(steps > 200 && nowhere > 0 && nowhere < 20);
     /* What it names is held, and brought back where it is away. */
     CHECK(folioswap_region_advise(region, 0, PAGES * 4096, FOLIOSWAP_PAGE_OUT) == FOLIOSWAP_OK);
     for (page = 0; page < PAGES; page++) {
-        begin();
         CHECK(stepped((const void *)read, zeroes, memory + page * 4096, 4096) == 4096);
         CHECK(steps > 400 && nowhere > 0 && nowhere < 20);
         CHECK(memory[page * 4096] == 0 && memory[page * 4096 + 4095] == 0);
     }
     /* One that its site makes. */
-    begin();
     CHECK(stepped((const void *)execve, 0, NULL, 0) == -1 && errno == EFAULT);
     CHECK(steps > 10 && nowhere > 0 && nowhere < 20);
     puts("stepped");
