@@ -12,9 +12,9 @@ global_asm!(
     ".pushsection .text.folioswap_gate_touch, \"ax\", @progbits",
     ".hidden folioswap_gate_touch_write, folioswap_gate_touch_read, folioswap_gate_touch_failed",
     ".globl folioswap_gate_touch_write, folioswap_gate_touch_read, folioswap_gate_touch_failed",
-    // The write changes no bit, and is atomic beside the program's own.
     // A thread may be cancelled here, inside a program.
     ".cfi_startproc",
+    // The write changes no bit, and is atomic beside the program's own.
     "folioswap_gate_touch_write:",
     "lock or byte ptr [rdi], 0",
     "mov eax, 1",

@@ -45,8 +45,7 @@ impl Findings {
             }
         };
         let capability = if cap_sys_ptrace || self.gate_would_do() { "" } else { " --cap-add SYS_PTRACE" };
-        let has_way = self.probe.route.serves_calls();
-        if has_way {
+        if self.probe.route.serves_calls() {
             return format!("start the container with `{engine}{capability} ...`");
         }
         // A device that is there and cannot be opened is not for this user: the profile opens the
