@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests. Looks for Rust first, then installs what they need with apt when it is root; says what it skips otherwise.
 #
-#   scripts/test.sh                 everything (30 to 65 minutes on two cores)
+#   scripts/test.sh                 everything (30 to 70 minutes on two cores)
 #   scripts/test.sh checks          formatting, lints, licences, documentation, names and links (scripts/tidy.py)
 #   scripts/test.sh unit            the tests of the crates
 #   scripts/test.sh python          the Python package: its wheel is built, installed in an environment of its own, and tested
